@@ -17,7 +17,7 @@ from nodeagent.model.snapshot import Snapshot
 from nodeagent.names.zone.explanation import explain
 from nodeagent.names.zone.index import Index
 from nodeagent.names.zone.lookup import Lookup, ZoneSettings
-from nodeagent.names.zone.prepared_answers import Answers
+from nodeagent.names.zone.prepared_answers import PreparedAnswers
 from nodeagent.names.zone.service_names import names_of
 from nodeagent.names.zone.unservable import faults_of
 from nodeagent.proxy.observe.admin.admin_client import AgentClient, NoAgent
@@ -74,7 +74,7 @@ class Objects:
 
     def answer(self, name: bytes, kind: int) -> Reply | None:
         """What these objects give a name; None when it is to be asked upstream."""
-        answers = Answers(self._lookup, synced=True, serial=int(time.time()))
+        answers = PreparedAnswers(self._lookup, synced=True, serial=int(time.time()))
         packet = (
             bytes((0, 0, RD, 0)) + b"\0\1" + bytes(6) + name + kind.to_bytes(2, "big") + CLASS_IN.to_bytes(2, "big")
         )

@@ -1,5 +1,5 @@
-"""Cluster DNS: names of Services, answered on the node from what the agent knows.
+"""Cluster DNS: the node answers names of Services from what the agent knows.
 
-`wire` is the message format, `zone` what a name means, `server` the process that answers, `feed` how it receives
-changes. Nothing here reads the API; the objects come from the agent.
+`zone` decides what a name means, `server` is the process that answers, `feed` sends it changes, `upstream` asks other
+resolvers. Nothing here reads the API: the agent hands the objects over.
 """

@@ -1,6 +1,6 @@
-"""Answering a pod's first search step with what its search path leads to: two queries instead of eight. Pure.
+"""Answers a pod's first search step with the result of its whole search path: two queries instead of eight. Pure.
 
-The same walk that the pod's resolver would do, as CoreDNS's autopath does it. Names are in wire form.
+It walks the path as the pod's resolver would, like CoreDNS's autopath. Names are in wire form.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from nodeagent.wire.dns.message import Record, Sections
 
 
 def search_path(namespace: str, zone: str, node_search: Sequence[str]) -> tuple[bytes, ...]:
-    """The search domains of a pod, lower-case, as kubelet writes them: the cluster's first, then the node's.
+    """Returns the search domains of a pod, lower-case, as kubelet writes them: the cluster's first, then the node's.
 
-    Raises BadName for an invalid namespace or zone; an invalid search domain of the node is left out.
+    An invalid search domain of the node is left out. Raises BadName for an invalid namespace or zone.
     """
     cluster = (f"{namespace}.svc.{zone}", f"svc.{zone}", zone)
     domains = [from_text(domain).lower() for domain in cluster]
@@ -26,10 +26,11 @@ def search_path(namespace: str, zone: str, node_search: Sequence[str]) -> tuple[
 
 
 def steps(name: bytes, kind: int, path: Sequence[bytes]) -> tuple[bytes, ...]:
-    """The names to try for a query, in order; the name as asked is the first. Empty when it is no search step.
+    """Returns the names to try for a query, in order, beginning with the name itself; empty if it is no search step.
 
-    Only A and AAAA queries for a name below the first search domain are walked: a resolver asks that one first. The
-    last step is what the pod's program asked for, without a search domain. Names that would be too long are left out.
+    Only A and AAAA queries for a name below the first search domain are walked, because a resolver asks that one first.
+    The last step is the name that the pod's program asked for, without a search domain. Names that would be too long
+    are left out.
     """
     first = path[0]
     lower = name.lower()
@@ -41,16 +42,14 @@ def steps(name: bytes, kind: int, path: Sequence[bytes]) -> tuple[bytes, ...]:
 
 
 def is_found(rcode: int) -> bool:
-    """Whether the walk ends at a step with this answer. A failure ends it, too: the rest of the path must not answer
-    in place of a name that may exist."""
+    """Returns whether the walk ends at a step with this rcode. A failure ends it, too: the rest of the path must not
+    answer in place of a name that may exist."""
     return rcode != Rcode.NXDOMAIN
 
 
 def as_first_step(name: bytes, found: Sections, step: bytes) -> Sections:
-    """The answer to `name` from the answer to `step`: a CNAME leads there, with the TTL of what it leads to.
-
-    Without data there is no CNAME: NODATA for the name asked for.
-    """
+    """Returns the answer to `name`, made from the answer to `step`: a CNAME to `step` with the TTL of its records.
+    Without data there is no CNAME: the answer is NODATA for `name`."""
     if name.lower() == step.lower() or not found.answer:
         return found
     alias = Record(name, RecordType.CNAME, min(record.ttl for record in found.answer), step, CLASS_IN)

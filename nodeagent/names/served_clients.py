@@ -1,4 +1,4 @@
-"""Who is served: pods and the node, unless more ranges are given. Pure."""
+"""Which clients are served: pods and the node, and more ranges if configured. Pure."""
 
 from collections.abc import Collection, Iterable
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -7,14 +7,15 @@ PRIVATE = {
     4: ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"),
     6: ("fc00::/7", "fe80::/10"),
 }
-"""By IP version: addresses that the Internet does not route (RFC 1918, 6598, 3927, 4193, 4291)."""
+"""Private addresses by IP version (RFC 1918, 6598, 3927, 4193, 4291)."""
 
 
 def served_ranges(clients: Collection[str], pods: Collection[str]) -> tuple[str, ...]:
-    """The ranges whose queries are answered. clients: what is given for it. pods: where pods are known to be.
+    """Returns the ranges whose queries are answered. clients: configured ranges. pods: ranges where pods are known to
+    be.
 
-    For a family of which neither says anything pods may be anywhere: all private addresses are served, and the
-    Internet is not.
+    If both are empty for an IP family, its pods may be anywhere: then all private addresses are served, and no public
+    ones.
     """
     given = (*clients, *pods)
     versions = {ip_network(one).version for one in given}
@@ -23,10 +24,9 @@ def served_ranges(clients: Collection[str], pods: Collection[str]) -> tuple[str,
 
 
 def is_allowed(client: str, pod_ranges: Iterable[IPv4Network | IPv6Network], node_addresses: Collection[str]) -> bool:
-    """client: as the socket says it, an IPv6 address perhaps with its zone. node_addresses: in canonical text.
-
-    Loopback addresses are the node's, and a mapped IPv4 address is that address. Text that is no address is nobody.
-    """
+    """Returns whether a client is served. client: as the socket gives it, an IPv6 address perhaps with its zone.
+    node_addresses: in canonical text.
+    Loopback addresses are the node's, and a mapped IPv4 address is that IPv4 address. Invalid text is not served."""
     try:
         address = ip_address(client.partition("%")[0])
     except ValueError:

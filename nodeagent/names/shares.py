@@ -1,9 +1,9 @@
-"""Who uses how much of something that all clients share and that is bounded. Pure.
+"""Accounts for a bounded resource that all clients share. Pure.
 
-Two rules keep one client from using up what others need. Where something new can be refused, a client has room while it
+Two rules keep one client from using up what others need. Where a new request can be refused, a client has room while it
 holds less than is still free: alone it gets half of the whole, with n others like it each gets one part of n + 2, and a
-client that holds nothing always finds room. Where something old can be given up, the client with the largest share
-gives up its own.
+client that holds nothing always has room. Where an old entry can be dropped, the client with the largest share loses
+one.
 """
 
 from collections import defaultdict
@@ -12,10 +12,10 @@ from typing import NamedTuple
 from nodeagent.model.addresses import pack_address
 
 _PREFIX_BYTES = 8
-"""Of an IPv6 address: a host may have all addresses of a /64."""
+"""Bytes of the network part of an IPv6 address: a host may have all addresses of a /64."""
 NETWORK_FACTOR = 8
-"""How many times what is free all addresses of one /64 may hold together. More than 1, because a node's pods often have
-one /64 in common."""
+"""All addresses of one /64 together may hold this many times the free amount. More than 1, because the pods of a node
+often share one /64."""
 
 
 class Client(NamedTuple):
@@ -26,17 +26,17 @@ class Client(NamedTuple):
 
 
 NOBODY = Client(b"", b"")
-"""For work that no client asked for."""
+"""The client of work that no client asked for."""
 
 
 def client_at(text: str) -> Client:
-    """The client at an address as the socket says it, an IPv6 one perhaps with its zone."""
+    """Returns the client at an address as the socket gives it, an IPv6 one perhaps with its zone."""
     packed = pack_address(text.partition("%")[0]) if text else b""
     return Client(packed[:_PREFIX_BYTES], packed)
 
 
 class Ranking:
-    """Amounts by key, and which is the largest at any time."""
+    """Amounts by key, with the largest always known."""
 
     def __init__(self) -> None:
         self._amounts: dict[bytes, int] = {}
@@ -47,11 +47,11 @@ class Ranking:
         return len(self._amounts)
 
     def of(self, key: bytes) -> int:
-        """The amount of a key, 0 for one that has nothing."""
+        """Returns the amount of a key, 0 for an unknown one."""
         return self._amounts.get(key, 0)
 
     def change(self, key: bytes, difference: int) -> None:
-        """Add to an amount, or take from it. It must not become negative."""
+        """Adds `difference` to the amount of a key. The result must not be negative."""
         before = self._amounts.get(key, 0)
         after = before + difference
         if before:
@@ -69,15 +69,15 @@ class Ranking:
             self._most -= 1
 
     def largest(self) -> bytes:
-        """A key that no other has more than: of several the one that has had so much for the longest. Raises IndexError
-        when there is no key."""
+        """Returns the key with the largest amount; of equal ones the one that has had it for the longest. Raises
+        IndexError if there is no key."""
         if not self._most:
-            raise IndexError("nobody has anything")
+            raise IndexError("no key has an amount")
         return next(iter(self._levels[self._most]))
 
 
 class Shares:
-    """most: how much there is, for `has_room`."""
+    """What each client holds. most: the whole amount, for `has_room`."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -86,26 +86,26 @@ class Shares:
         self._addresses: dict[bytes, Ranking] = {}
 
     def of(self, client: Client) -> int:
-        """What a client holds."""
+        """Returns what a client holds."""
         addresses = self._addresses.get(client.network)
         return 0 if addresses is None else addresses.of(client.address)
 
     def has_room(self, client: Client) -> bool:
-        """Whether a client may take one more."""
+        """Returns whether a client may take one more."""
         free = self._most - self.total
         return self.of(client) < free and self._networks.of(client.network) < NETWORK_FACTOR * free
 
     def take(self, client: Client, amount: int = 1) -> None:
-        """The client holds so much more."""
+        """Adds to what the client holds."""
         self._change(client, amount)
 
     def give_back(self, client: Client, amount: int = 1) -> None:
-        """The client holds so much less."""
+        """Subtracts from what the client holds."""
         self._change(client, -amount)
 
     def largest(self) -> Client:
-        """The client with the largest share, within the network with the largest. Raises IndexError when nobody holds
-        anything."""
+        """Returns the client with the largest share in the network with the largest share. Raises IndexError if nothing
+        is held."""
         network = self._networks.largest()
         return Client(network, self._addresses[network].largest())
 

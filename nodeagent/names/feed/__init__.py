@@ -1,4 +1,4 @@
-"""How the process that answers comes to life and learns of changes.
+"""How the DNS process is started and receives changes.
 
-`messages` is what is said on the unix socket between the two, `supervisor` the agent's end of it.
+`feed_messages` has the messages on the unix socket between agent and process, `dns_supervisor` the agent's end of it.
 """

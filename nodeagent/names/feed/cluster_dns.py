@@ -1,4 +1,4 @@
-"""Cluster DNS as the agent sees it: after each pass it sends the changed names to the DNS process."""
+"""Cluster DNS from the agent's side: after each pass it sends the changed names to the DNS process."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from nodeagent.names.feed import places_file
 from nodeagent.names.feed.dns_supervisor import Supervisor
 from nodeagent.names.feed.feed_messages import Report, Served, Settings
 from nodeagent.names.feed.feeder import Feeder, RunningPods
-from nodeagent.names.feed.meeting import look, part_with, until_closed
+from nodeagent.names.feed.meeting import request_end, running_settings, until_closed
 from nodeagent.names.feed.sockets import ListenAddress, is_here
 from nodeagent.names.feed.upstream_problems import upstream_problems
 from nodeagent.names.served_clients import served_ranges
@@ -32,16 +32,16 @@ logger = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 5.0
 FAILED_PASSES = 3
-"""Failed passes in a row after which names are sent nevertheless: a failure of one family must not stop the other."""
+"""After this many failed passes in a row names are sent anyway: a failure of one IP family must not stop the other."""
 
 
 def socket_path() -> Path:
-    """Where the DNS process of this network namespace is found."""
+    """Returns the path of the unix socket of this network namespace's DNS process."""
     return Path(dns_socket(Path("/proc/self/ns/net").stat().st_ino))
 
 
 def listening_places(path: Path | None = None) -> tuple[Server, ...]:
-    """Where the DNS process of this network namespace answers, as its agent wrote it; empty when there is no such process."""
+    """Returns where the DNS process of this network namespace answers, as its agent wrote it; empty without a process."""
     path = path or socket_path()
     try:
         lines = places_file.read(path.with_suffix(".listen"))
@@ -51,19 +51,20 @@ def listening_places(path: Path | None = None) -> tuple[Server, ...]:
 
 
 GIVING_BACK_SECONDS = 5.0
-"""For the pass that sends queries elsewhere; then the agent ends whatever becomes of them."""
+"""How long the agent waits for the pass that sends queries elsewhere; after that it ends in any case."""
 ON_THEIR_WAY_SECONDS = 1.0
-"""How long the process answers queries that came before that pass."""
+"""How long the process still answers queries that were sent before that pass."""
 ENDING_SECONDS = 10.0
 REMOVAL_TRIES = 20
 BETWEEN_SECONDS = 0.01
-"""An agent that runs does not let go of the files: then they stay."""
+"""Pause between the tries to remove the files. A running agent holds them locked: then they stay."""
 
 
 class NodeNames:
-    """A listener to passes, and a task. settings: None when this agent does not answer names; then `run` ends a process
-    that a former one has left. is_dirty: whether a Service changed and no pass has taken that yet. pods: None when they
-    are not followed. clients, pod_ranges: see `served_ranges`."""
+    """Cluster DNS on this node: an observer of passes, and a task (`run`).
+    settings: None if this agent does not answer names; then `run` ends the process of an earlier agent, if there is
+    one. is_dirty: whether a Service changed since the last pass took it. pods: None if pods are not followed. clients,
+    pod_ranges: see `served_ranges`. adopts: see `Supervisor`. changed: called after `here` changed."""
 
     def __init__(
         self,
@@ -80,7 +81,6 @@ class NodeNames:
         changed: Callable[[], None] = lambda: None,
         path: Path | None = None,
     ) -> None:
-        """adopts: see `Supervisor`. changed: called when `here` is another than before."""
         self._path = path or socket_path()
         self._is_dirty = is_dirty
         self._report = report
@@ -88,7 +88,7 @@ class NodeNames:
         self._problems: dict[str, tuple[Problem, ...]] = {}
         self._programmed = asyncio.Event()
         self.here = NamesHere(() if settings is None else settings.listening)
-        """Where queries shall come, and whether a process reads them."""
+        """The addresses to which queries are sent, and whether a process reads them."""
         self._feeder = Feeder(
             snapshot,
             wall=time.time,
@@ -116,74 +116,75 @@ class NodeNames:
                 self._feeder,
                 adopts=adopts,
                 on_problems=partial(self._take_problems, "process"),
-                on_report=self._heard,
-                on_answering=self._answers,
+                on_report=self._take_report,
+                on_answering=self._set_answering,
             )
 
     @property
     def counts(self) -> NameCounts:
-        """What the process counted, as it said last; it says so about once a second."""
+        """The counters of the process, as of its last report; it reports about once a second."""
         return replace(self._counts, killed=0 if self._supervisor is None else self._supervisor.killed)
 
     def passed(self, report: PassReport) -> None:
-        """Tell what the pass programmed; what it could not program waits for a later one."""
+        """Queues the names that the pass programmed; what it could not program waits for a later pass."""
         if report.ok:
             self._programmed.set()
             if self._given_back is not None and report.node.names == self.here:
                 self._given_back.set()
         if self._supervisor is None:
             return
-        self._tell(report)
+        self._queue_changed_names(report)
         self._serve()
-        self._look_for_places()
+        self._check_addresses()
 
-    def _tell(self, report: PassReport) -> None:
+    def _queue_changed_names(self, report: PassReport) -> None:
         self._pending |= report.dirty
         self._failed = 0 if report.ok else self._failed + 1
         if self._failed and (self._failed < FAILED_PASSES or not report.programmed):
             return
-        # What changed again while the pass ran is not programmed as it is now: the next pass tells it.
+        # A Service that changed again during the pass is not programmed in its present form: the next pass queues it.
         keys = {key for key in self._pending if not self._is_dirty(key)}
         self._pending -= keys
         self._feeder.passed(keys if self._complete else None)
         self._complete = True
 
     def namespaces_changed(self) -> None:
-        """Namespaces came or went."""
+        """Notes that namespaces were added or deleted."""
         self._feeder.namespaces_changed()
 
     def pods_changed(self, addresses: Collection[str]) -> None:
-        """Other pods than before run at these addresses."""
+        """Notes that the pods at these addresses changed."""
         self._feeder.pods_changed(addresses)
 
     def node_addresses_changed(self, addresses: frozenset[str]) -> None:
-        """These are the node's own now."""
+        """Sets the node's own addresses."""
         self._own_addresses = addresses
         self._serve()
 
     def _serve(self) -> None:
-        """The ranges may have changed with the Node, whose changes lead to a pass."""
+        """Sends the ranges that are served. They may change with the Node, and each change of the Node leads to a pass."""
         if self._own_addresses is None:
             return
         ranges = served_ranges(self._clients, self._pod_ranges())
         self._feeder.serve(Served(ranges, tuple(sorted(self._own_addresses))))
 
     async def adopt(self) -> None:
-        """Learn whether a process of a former agent answers, so that the first pass leaves its queries to it."""
+        """Finds out whether the process of an earlier agent answers, so that the first pass leaves queries with it."""
         if self._supervisor is not None:
             await self._supervisor.adopt()
-        elif (former := await look(self._path)) is not None:
+        elif (former := await running_settings(self._path)) is not None:
             self.here = NamesHere(former=former.listening)
 
     async def run(self) -> None:
-        """Until cancelled, or a successor has the process."""
+        """Supervises the process, or ends the one of an earlier agent. Ends when cancelled, or when another agent took
+        the process over."""
         for left in await asyncio.to_thread(places_file.sweep, self._path.with_suffix(".listen")):
             logger.info("removed %s, which an agent that was killed left behind", left)
         if self._supervisor is not None:
             await self._supervisor.run()
             return
         await self._programmed.wait()  # from here on queries go elsewhere
-        connection = await self._part_with_former()
+        connection = await self._end_former_process()
         if connection is not None:
             logger.info("ended the DNS process that a former configuration had")
             await until_closed(connection)
@@ -192,10 +193,8 @@ class NodeNames:
             self._changed()
 
     async def give_back(self) -> None:
-        """Send queries elsewhere, and return when the process has answered those on their way to it: it may end then.
-
-        `run` and passes go on meanwhile. Without a process that answers there is nothing to do.
-        """
+        """Sends queries elsewhere, and returns when the process has answered those already sent to it; then it may end.
+        `run` and passes continue meanwhile. Returns at once if no process answers."""
         if not self.here.answering:
             return
         self._given_back = asyncio.Event()
@@ -209,11 +208,11 @@ class NodeNames:
             return
         await asyncio.sleep(ON_THEIR_WAY_SECONDS)
 
-    async def _part_with_former(self) -> socket.socket | None:
-        """As `part_with`, tried until it can be: a process may have no file left to open for the moment."""
+    async def _end_former_process(self) -> socket.socket | None:
+        """As `request_end`, but retries on OSError, for example while no file can be opened."""
         while True:
             try:
-                connection = await part_with(self._path)
+                connection = await request_end(self._path)
             except OSError as error:
                 problem = Problem(
                     "dns", "FormerProcess", f"cannot ask whether a former process answers: {error.strerror}"
@@ -225,8 +224,8 @@ class NodeNames:
                     self._take_problems("former", ())
                 return connection
 
-    def _look_for_places(self) -> None:
-        """An address that is nowhere is a Problem: nobody could ask there."""
+    def _check_addresses(self) -> None:
+        """Reports a problem for each listening address that this node does not have: no client could reach it."""
         lost = sorted({address for address, _ in self.here.places if not is_here(address)})
         problems = tuple(
             Problem("dns", "AddressNotHere", f"{address} is no address of this node: names are not answered there")
@@ -238,12 +237,12 @@ class NodeNames:
         self._problems[source] = problems
         self._report(tuple(problem for found in self._problems.values() for problem in found))
 
-    def _answers(self, answering: bool) -> None:
+    def _set_answering(self, answering: bool) -> None:
         if self._given_back is None and answering is not self.here.answering:
             self.here = NamesHere(self.here.places, answering)
             self._changed()
 
-    def _heard(self, report: Report) -> None:
+    def _take_report(self, report: Report) -> None:
         self._counts = report.counts
         problems = tuple(upstream_problems(report.counts.upstream))
         if problems != self._problems.get("upstreams", ()):
@@ -251,14 +250,14 @@ class NodeNames:
 
 
 async def end_process(path: Path | None = None) -> bool:
-    """End the DNS process of this network namespace, and remove its files; whether there was one."""
+    """Ends the DNS process of this network namespace and removes its files. Returns whether there was a process."""
     path = path or socket_path()
-    connection = await part_with(path)
+    connection = await request_end(path)
     if connection is not None:
         with suppress(TimeoutError):
             async with asyncio.timeout(ENDING_SECONDS):
                 await until_closed(connection)
-    for _ in range(REMOVAL_TRIES):  # it lets go of them in the moment after
+    for _ in range(REMOVAL_TRIES):  # it releases them a moment after closing the connection
         if places_file.remove(path.with_suffix(".listen")):
             break
         await asyncio.sleep(BETWEEN_SECONDS)

@@ -1,6 +1,6 @@
-"""Keeps a DNS process alive and up to date: adopts a running one, or starts one.
+"""Keeps a DNS process running and up to date: adopts a running one, or starts one.
 
-The listening sockets are held by the agent and by the process, so names answer while either of them is restarted.
+Both the agent and the process hold the listening sockets, so names are answered while either of them restarts.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from nodeagent.names.feed.feed_messages import (
     encode,
 )
 from nodeagent.names.feed.heartbeat import PATIENCE_SECONDS, Heartbeat, Hung, kill
-from nodeagent.names.feed.meeting import CONNECT_SECONDS, PIECE, POLL_SECONDS, Met, bind_at, meet
+from nodeagent.names.feed.meeting import CONNECT_SECONDS, PIECE, POLL_SECONDS, GreetedProcess, bind_at, meet
 from nodeagent.names.feed.sockets import CannotListen, ListenAddress, address_of, open_sockets
 from nodeagent.names.feed.spawn import exit_status, spawn
 
@@ -45,19 +45,19 @@ REAP_SECONDS = 0.02
 
 
 class Feed(Protocol):
-    """The settings that the process receives."""
+    """Produces the messages that the process receives."""
 
     def everything(self) -> AsyncIterator[ToProcess]:
-        """A full state, from Begin to End; empty when no state is known yet."""
+        """Yields a full state, from Begin to End; waits until the first state is known."""
         ...
 
     def changes(self) -> AsyncIterator[ToProcess]:
-        """Changes since the last full state, for ever."""
+        """Yields each change since the last full state; never ends."""
         ...
 
 
-class Gone(Exception):
-    """The process ended, or speaks another language. reason: that of the Problem."""
+class ProcessGone(Exception):
+    """The process ended, or sent bytes that are no message. reason: the reason of the Problem."""
 
     def __init__(self, detail: str, *, reason: str = "ProcessGone") -> None:
         super().__init__(detail)
@@ -65,15 +65,16 @@ class Gone(Exception):
 
 
 class TakenOver(Exception):
-    """Another agent looks after the process now."""
+    """Another agent supervises the process now."""
 
 
 class Supervisor:
-    """Runs until cancelled, or another agent has taken the process over.
+    """Runs until it is cancelled, or until another agent takes the process over.
 
-    path: of the unix socket; its directory must be root's. adopts: whether the process of a former agent may go on; in a pod it
-    ends with that agent, so that one of our own takes its place, with its sockets. on_problems: what is wrong with the process, in one line.
-    on_answering: whether a process reads queries and knows everything.
+    path: of the unix socket; its directory must belong to root. adopts: whether to adopt the process of an earlier
+    agent. In a pod such a process ends with that agent, so it is replaced by one of our own, which gets its sockets.
+    on_problems: receives all present problems of the process, one line each. on_answering: receives whether a process
+    reads queries and has the full state.
     """
 
     def __init__(
@@ -96,59 +97,59 @@ class Supervisor:
         self._on_problems = on_problems
         self._on_report = on_report
         self._on_answering = on_answering
-        self._adopted: Met | None = None
+        self._adopted: GreetedProcess | None = None
         self._predecessor: socket.socket | None = None
         self._sockets: dict[tuple[ListenAddress, int], socket.socket] = {}
         self._held: tuple[int, ...] = ()
         self._child = 0
         self._answering = False
         self.killed = 0
-        """How often a process was killed because it answered nothing."""
+        """How often a process was killed because it did not answer."""
         self.pid = 0
-        """The id of the process, 0 while no process runs."""
+        """The id of the process; 0 if no process runs."""
 
     async def adopt(self) -> None:
-        """Connect to the process that a former agent left, if there is one; `run` goes on with it."""
+        """Connects to the process that an earlier agent left, if there is one; `run` continues with it."""
         self._adopted = await self._connect()
         self._on_answering(self._adopted is not None and self._adopted.hello.answering)
 
     async def run(self) -> None:
-        """An address that cannot be had is a Problem, and tried again."""
+        """Starts or adopts a process, again and again. If it cannot bind an address, it reports a Problem and retries."""
         pause = SHORTEST_PAUSE_SECONDS
         held = places_file.hold(self._path.with_suffix(".listen"), self._places)
         self._held = () if held is None else (held,)
         try:
             while True:
                 try:
-                    met = await self._process()
+                    met = await self._adopt_or_start()
                     pause = SHORTEST_PAUSE_SECONDS
-                    await self._look_after(met)
-                except Gone as gone:
+                    await self._supervise(met)
+                except ProcessGone as gone:
                     self.pid = 0
                     self._on_answering(False)
-                    logger.warning("the DNS process is gone: %s; starting another", gone)
+                    logger.warning("the DNS process ended: %s; starting another", gone)
                     self._on_problems((Problem("dns", gone.reason, f"starting another: {gone}"),))
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
                 except CannotListen as error:
                     logger.warning("%s; trying again", error)
-                    self._on_problems((Problem("dns", "CannotListen", f"{error}; tried again all the time"),))
+                    self._on_problems((Problem("dns", "CannotListen", f"{error}; retrying"),))
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-                except OSError as error:  # no room or no right in the socket's directory, no file or process to spare
+                except OSError as error:  # disk full, no permission, or no free descriptor or process
                     logger.warning("the DNS process cannot be started: %s; trying again", error)
-                    self._on_problems((Problem("dns", "CannotStart", f"{error}; tried again all the time"),))
+                    self._on_problems((Problem("dns", "CannotStart", f"{error}; retrying"),))
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
                 except TakenOver:
-                    logger.info("another agent looks after the DNS process now")
+                    logger.info("another agent supervises the DNS process now")
                     return
         finally:
             self._retire_predecessor()
             self._close()
 
-    async def _process(self) -> Met:
-        """A process of our settings: the one that is there, or a new one."""
+    async def _adopt_or_start(self) -> GreetedProcess:
+        """Returns a process with our settings: the running one, or a new one. Raises ProcessGone, CannotListen or OSError."""
         found, self._adopted = self._adopted, None
         found = found or await self._connect()
         if found is not None:
@@ -160,38 +161,38 @@ class Supervisor:
             self._retire_predecessor()
             self._predecessor = found.connection
         await self._start()
-        return await self._meet_started()
+        return await self._connect_to_started()
 
-    async def _meet_started(self) -> Met:
-        """The process that was started, as soon as it listens. Raises Gone."""
+    async def _connect_to_started(self) -> GreetedProcess:
+        """Waits until the started process listens, and returns it. Raises ProcessGone if it ends or stays silent."""
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 while (met := await self._connect()) is None:
                     status = exit_status(self._child)
                     if status is not None:
                         self._child = 0
-                        raise Gone(f"it ended with status {status}")
+                        raise ProcessGone(f"it ended with status {status}")
                     await asyncio.sleep(POLL_SECONDS)
         except TimeoutError:
-            raise Gone("it does not answer") from None
+            raise ProcessGone("it does not answer") from None
         return met
 
     def _retire_predecessor(self) -> None:
-        """End the process of other settings, which answered until its successor did."""
+        """Ends the process with other settings, which answered until its successor did."""
         connection, self._predecessor = self._predecessor, None
         if connection is not None:
             with connection, suppress(OSError):
                 connection.sendall(encode(Retire(replaced=True)))
 
-    async def _connect(self) -> Met | None:
-        """Meet the process behind the path and take a share of its sockets; None when there is no process."""
+    async def _connect(self) -> GreetedProcess | None:
+        """Connects to the process at the path and copies its sockets. Returns None if there is no process."""
         met = await meet(self._path)
         if met is not None:
-            self._keep(met.sockets)
+            self._keep_missing(met.sockets)
         return met
 
-    def _keep(self, sockets: Iterable[socket.socket]) -> None:
-        """Of the sockets of a process keep those we have not got."""
+    def _keep_missing(self, sockets: Iterable[socket.socket]) -> None:
+        """Keeps the sockets of a process that we do not have yet, and closes the others."""
         for sock in sockets:
             key = (address_of(sock), sock.type)
             if key in self._sockets or key[0] not in self._places:
@@ -203,36 +204,36 @@ class Supervisor:
         return {place for place, _ in self._sockets} == set(self._places)
 
     async def _start(self) -> None:
-        """Start a process with all our sockets, opening those that are missing. Raises CannotListen."""
+        """Starts a process with all our sockets; opens the missing ones first. Raises CannotListen or OSError."""
         for place in self._places:
             if (place, socket.SOCK_DGRAM) not in self._sockets:
                 for sock in open_sockets(place):
                     self._sockets[place, sock.type] = sock
         descriptors = [sock.fileno() for sock in self._sockets.values()]
-        # The process alone holds this one: who connects while there is no process must be refused.
+        # Only the process keeps this one open, so that the kernel refuses connections while there is no process.
         with bind_at(self._path) as listener:
             start = partial(spawn, listener.fileno(), descriptors, self._settings.user, held=self._held)
             self._child = await asyncio.to_thread(start)
         logger.info("started a DNS process pid=%d", self._child)
 
-    async def _look_after(self, met: Met) -> None:
-        """Feed the process until it is gone, or has to be killed."""
+    async def _supervise(self, met: GreetedProcess) -> None:
+        """Feeds the process until it ends or has to be killed. Raises ProcessGone or TakenOver."""
         self.pid = met.pid
         self._answering = met.hello.answering
         reader, writer = await asyncio.open_unix_connection(sock=met.connection)
         heartbeat = Heartbeat(
             met.pid,
             self._settings.zones[0],
-            say=lambda ping: writer.write(encode(ping)),
-            unread=self._to_be_read,
-            on_late=self._is_late,
+            send=lambda ping: writer.write(encode(ping)),
+            unread=self._sockets_to_read,
+            on_late=self._on_late,
         )
         try:
             writer.write(encode(self._settings))
             self._on_problems(())
             tasks = (
-                asyncio.create_task(self._listen_to(reader, heartbeat), name="words of the DNS process"),
-                asyncio.create_task(self._tell(writer), name="feed of the DNS process"),
+                asyncio.create_task(self._read_messages(reader, heartbeat), name="messages of the DNS process"),
+                asyncio.create_task(self._send_feed(writer), name="feed of the DNS process"),
                 asyncio.create_task(heartbeat.run(), name="heartbeat of the DNS process"),
             )
             try:
@@ -241,31 +242,31 @@ class Supervisor:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-            for task in tasks:  # what the process said last counts more than that nothing can be sent to it
+            for task in tasks:  # an error of the reader explains more than one of the writer
                 if task in done:
                     task.result()
         except Hung as hung:
             self._on_answering(False)
             self.killed += 1
             kill(met.pid)
-            await self._how_it_ended()
+            await self._exit_reason()
             detail = f"it answered no query for {PATIENCE_SECONDS:g} s, and was killed"
-            raise Gone(detail, reason="ProcessHung") from hung
+            raise ProcessGone(detail, reason="ProcessHung") from hung
         except OSError as error:
-            raise Gone(await self._how_it_ended()) from error
+            raise ProcessGone(await self._exit_reason()) from error
         finally:
             writer.close()
 
-    def _is_late(self, late: bool) -> None:
-        """Queries go elsewhere while the process does not answer in time."""
-        logger.warning("the DNS process %s", "answers nothing" if late else "answers again")
+    def _on_late(self, late: bool) -> None:
+        """Sends queries elsewhere while the process does not answer in time."""
+        logger.warning("the DNS process %s", "does not answer" if late else "answers again")
         self._on_answering(self._answering and not late)
 
-    def _to_be_read(self) -> Iterable[socket.socket]:
-        """Where queries may not wait for long."""
+    def _sockets_to_read(self) -> Iterable[socket.socket]:
+        """The sockets that the process must read without delay: its UDP sockets, once it answers."""
         return [sock for (_, kind), sock in self._sockets.items() if self._answering and kind == socket.SOCK_DGRAM]
 
-    async def _tell(self, writer: asyncio.StreamWriter) -> None:
+    async def _send_feed(self, writer: asyncio.StreamWriter) -> None:
         async for message in self._feed.everything():
             writer.write(encode(message))
             await writer.drain()
@@ -273,7 +274,7 @@ class Supervisor:
             writer.write(encode(message))
             await writer.drain()
 
-    async def _listen_to(self, reader: asyncio.StreamReader, heartbeat: Heartbeat) -> None:
+    async def _read_messages(self, reader: asyncio.StreamReader, heartbeat: Heartbeat) -> None:
         decoder = Decoder(FromProcess, LARGEST_FROM_PROCESS)
         while data := await reader.read(PIECE):
             try:
@@ -292,11 +293,12 @@ class Supervisor:
                         for line in message.lines:
                             query_logger.info("%s", line)
             except BadFrame as error:
-                raise Gone(f"it speaks another language: {error}") from error
-        raise Gone(await self._how_it_ended())
+                raise ProcessGone(f"it sent an invalid message: {error}") from error
+        raise ProcessGone(await self._exit_reason())
 
-    async def _how_it_ended(self) -> str:
-        """Its exit status if it was our child; waits a moment for it, so that no zombie is left."""
+    async def _exit_reason(self) -> str:
+        """Returns how the process ended: its exit status if it is our child, which is waited for briefly (no zombie is
+        left)."""
         for _ in range(REAP_TRIES):
             if self._child != self.pid:
                 break

@@ -1,4 +1,4 @@
-"""What the agent and the DNS process say to each other: frames of msgpack on a unix stream socket."""
+"""The messages between the agent and the DNS process: msgpack with a length prefix, on a unix stream socket."""
 
 from collections.abc import Iterator
 
@@ -10,21 +10,24 @@ from nodeagent.names.zone.service_names import ServiceNames
 
 LARGEST_FRAME = 64 << 20
 LARGEST_FROM_PROCESS = 1 << 20
-"""The process may have been taken over by what it reads."""
+"""Bytes of one message from the process. It is bounded because hostile queries may have taken the process over."""
 _LENGTH_BYTES = 4
 PROCESS_USER = 2_053_053_053
-"""Who the process becomes where root starts it. No other process may have the same user, for it could stop this one: so none
-that images use (nobody, 65532), and none of the ranges from which users are given (systemd's UIDS-GIDS: 65536 to
-1879048191 and 2147352576 on; OpenShift: 1000000000 to 1999999999)."""
+"""The user id that the process takes when root starts it. No other process may have it, because processes of one user
+can stop each other. So it is no id that images use (nobody, 65532), and in no range from which ids are given out
+(systemd's UIDS-GIDS: 65536 to 1879048191 and from 2147352576; OpenShift: 1000000000 to 1999999999)."""
 SERVICES_IN_ONE = 50
-"""Services in one message of a full state, so that taking it in holds back no query for long."""
+"""Services in one message of a full state: few enough that applying it does not delay queries."""
 
 
 class Settings(Struct, frozen=True, tag=True):
-    """What a DNS process is for all its life. version: of the program, so that an upgrade replaces the process.
-    upstreams: ADDRESS or ADDRESS:PORT, none for the node's resolvers. stub_zones: zone and server, written so. listening:
-    where queries come in. autopath: whether search paths of known pods are walked for them. log_every: one of so many
-    queries is reported. user: the user that the process becomes."""
+    """The settings of a DNS process; they never change during its life.
+
+    version: of the program, so that an upgrade replaces the process. ttl: seconds. upstreams: ADDRESS or ADDRESS:PORT;
+    empty for the node's resolvers. stub_zones: pairs of zone and server. listening: where queries are received.
+    autopath: whether search paths of known pods are walked. log_every: one of this many queries is logged; 0 for none.
+    user: id of the process.
+    """
 
     version: str = ""
     zones: tuple[str, ...] = ("cluster.local",)
@@ -40,8 +43,8 @@ class Settings(Struct, frozen=True, tag=True):
 
 
 class Hello(Struct, frozen=True, tag=True):
-    """First word of the process on a connection, with its sockets attached. settings: None until it was given some.
-    answering: whether it has received everything, and reads queries. ending: whether it was asked to end."""
+    """First message of the process on a connection, with its sockets attached. settings: None before it received any.
+    answering: whether it has the full state and reads queries. ending: whether it was asked to end."""
 
     pid: int
     settings: Settings | None
@@ -50,15 +53,15 @@ class Hello(Struct, frozen=True, tag=True):
 
 
 class Answering(Struct, frozen=True, tag=True):
-    """The process has received everything, and reads queries from now on."""
+    """The process has the full state, and reads queries from now on."""
 
 
 class Begin(Struct, frozen=True, tag=True):
-    """A full state follows; till its End the old one is answered from."""
+    """A full state follows; until its End the process answers from the old one."""
 
 
 class End(Struct, frozen=True, tag=True):
-    """The full state is complete, and what follows are changes."""
+    """The full state is complete; changes follow."""
 
     serial: int
 
@@ -71,21 +74,21 @@ class Put(Struct, frozen=True, tag=True):
 
 
 class Remove(Struct, frozen=True, tag=True):
-    """Services that are gone, as namespace and name."""
+    """Services that were deleted, as (namespace, name)."""
 
     services: tuple[tuple[str, str], ...]
     serial: int
 
 
 class Namespaces(Struct, frozen=True, tag=True):
-    """All namespaces there are."""
+    """The names of all namespaces."""
 
     names: tuple[str, ...]
     serial: int
 
 
 class Pods(Struct, frozen=True, tag=True):
-    """Some addresses, each with the namespaces of the running pods that have it; none: no pod has it any more."""
+    """Addresses, each with the namespaces of the running pods that have it; an empty tuple: no pod has it any more."""
 
     pods: tuple[tuple[str, tuple[str, ...]], ...]
     serial: int
@@ -99,25 +102,25 @@ class Served(Struct, frozen=True, tag=True):
 
 
 class Retire(Struct, frozen=True, tag=True):
-    """Finish what was asked and end. replaced: another process reads the sockets already; without one queries come for a
-    moment longer."""
+    """Asks the process to answer what it has received, and to end. replaced: another process already reads the sockets;
+    otherwise queries still arrive for a moment."""
 
     replaced: bool = False
 
 
 class Replaced(Struct, frozen=True, tag=True):
-    """Said to an agent when another one has connected: the process is no longer its own."""
+    """Sent to an agent when another agent has connected: it no longer controls the process."""
 
 
 class Ping(Struct, frozen=True, tag=True):
-    """A query of the agent's own, to see that the process answers."""
+    """A query of the agent itself, to check that the process answers."""
 
     number: int
     query: bytes
 
 
 class Pong(Struct, frozen=True, tag=True):
-    """The reply to it, empty for silence. reads: how often datagrams have been read from the listening sockets."""
+    """The response to a Ping; `reply` is empty for no response. reads: how often datagrams were read from the sockets."""
 
     number: int
     reply: bytes
@@ -125,14 +128,14 @@ class Pong(Struct, frozen=True, tag=True):
 
 
 class Report(Struct, frozen=True, tag=True):
-    """What the process counted since it began; sent about once a second when something changed."""
+    """Counters since the process started; sent about once a second if something changed."""
 
     synced: bool
     counts: NameCounts
 
 
 class Queries(Struct, frozen=True, tag=True):
-    """Lines about a sample of the queries since the last ones."""
+    """Log lines for a sample of the queries since the last such message."""
 
     lines: tuple[str, ...]
 
@@ -143,26 +146,26 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class BadFrame(ValueError):
-    """Bytes on the socket that are no message: the other side is another version."""
+    """Bytes on the socket that are no message: the other side has another version."""
 
 
 def encode(message: ToProcess | FromProcess) -> bytes:
-    """The message with its length before it."""
+    """Returns the message with its length before it."""
     body = _encoder.encode(message)
     return len(body).to_bytes(_LENGTH_BYTES, "big") + body
 
 
 class Decoder:
-    """Messages from pieces of a stream."""
+    """Decodes messages from pieces of a stream."""
 
     def __init__(self, kind: object, largest: int = LARGEST_FRAME) -> None:
-        """kind: the union of messages that may come. largest: bytes of one of them."""
+        """kind: the union of the allowed messages. largest: bytes of one message."""
         self._largest = largest
         self._decoder = msgspec.msgpack.Decoder(kind)
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[object]:
-        """Every message that is complete with these bytes. Raises BadFrame."""
+        """Yields every message that is complete with these bytes. Raises BadFrame."""
         buffer = self._buffer
         buffer += data
         at = 0

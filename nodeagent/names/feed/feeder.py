@@ -1,4 +1,4 @@
-"""What the agent's objects say about names, as messages: all of it, and then what changed.
+"""Turns the agent's objects into messages about names: a full state first, then changes.
 
 Decided here: when a change is sent. Never before the pass that programmed it has been reported.
 """
@@ -27,11 +27,12 @@ from nodeagent.names.zone.unservable import Fault, faults_of
 
 PODS_IN_ONE = 500
 LIST_PATIENCE_SECONDS = 5.0
-"""How long a full state waits for the lists of namespaces and of pods; nobody's names shall wait for what we may not list."""
+"""How long a full state waits for the lists of namespaces and pods. We may not be allowed to list them: names must not
+wait for ever."""
 
 
 class RunningPods(Protocol):
-    """Who has which address."""
+    """Running pods by address."""
 
     listed: asyncio.Event
 
@@ -42,11 +43,9 @@ class RunningPods(Protocol):
 
 
 class Feeder:
-    """Reads the latest objects for keys that passes have dealt with.
-
-    namespaces: all there are, None while they are not known. pods: None when they are not followed.
-    wall: Unix time in seconds, for SOA serials. on_problems: called with all objects that have no names, each time these change.
-    """
+    """Yields messages about the Services that passes have programmed.
+    namespaces: returns all names, or None before they are listed. pods: None if pods are not followed. wall: Unix time
+    in seconds, for SOA serials. on_problems: called with all objects that have no names, each time these change."""
 
     def __init__(
         self,
@@ -72,16 +71,16 @@ class Feeder:
         self._wall = wall
         self._dirty: set[ObjectKey] = set()
         self._namespaces_changed = False
-        self._namespaces_came = asyncio.Event()
-        self._told: dict[ObjectKey, int] = {}
+        self._namespaces_listed = asyncio.Event()
+        self._sent_hashes: dict[ObjectKey, int] = {}
         self._complete = asyncio.Event()
         self._changed = asyncio.Event()
 
     def passed(self, keys: Collection[ObjectKey] | None) -> None:
-        """A pass has programmed the Services of these keys; None: all there are."""
+        """Notes that a pass has programmed the Services of these keys; None: all Services."""
         if keys is None:
             self._dirty.update(self._snapshot.services)
-            self._dirty.update(self._told)
+            self._dirty.update(self._sent_hashes)
             self._complete.set()
         else:
             self._dirty.update(keys)
@@ -89,25 +88,25 @@ class Feeder:
             self._changed.set()
 
     def namespaces_changed(self) -> None:
-        """Namespaces came or went; no packets depend on them."""
+        """Notes that namespaces were added or deleted; no packets depend on them."""
         self._namespaces_changed = True
-        self._namespaces_came.set()
+        self._namespaces_listed.set()
         self._changed.set()
 
     def pods_changed(self, addresses: Collection[str]) -> None:
-        """Other pods than before run at these addresses."""
+        """Notes that the pods at these addresses changed."""
         self._changed_pods.update(addresses)
         self._changed.set()
 
     def serve(self, served: Served) -> None:
-        """Whose queries are answered from now on."""
+        """Sets whose queries are answered."""
         if served != self._served:
             self._served = served
             self._served_changed = True
             self._changed.set()
 
     async def everything(self) -> AsyncIterator[ToProcess]:
-        """The full state, once the first pass has been."""
+        """Yields the full state, after the first pass was reported."""
         if self._served is not None:
             self._served_changed = False
             yield self._served
@@ -115,30 +114,30 @@ class Feeder:
         with suppress(TimeoutError):
             async with asyncio.timeout(LIST_PATIENCE_SECONDS):
                 while self._namespaces() is None:
-                    await self._namespaces_came.wait()
-                    self._namespaces_came.clear()
+                    await self._namespaces_listed.wait()
+                    self._namespaces_listed.clear()
                 if self._pods is not None:
                     await self._pods.listed.wait()
         self._dirty.clear()
-        self._told.clear()
+        self._sent_hashes.clear()
         for key in [key for key in self._faults if key not in self._snapshot.services]:
-            self._take_faults(key, ())
+            self._set_faults(key, ())
         yield Begin()
         yield self._all_namespaces()
         self._changed_pods.clear()
         for message in self._pods_at(tuple(self._pods.addresses) if self._pods is not None else ()):
             yield message
             await asyncio.sleep(0)
-        for keys in _some_at_a_time(tuple(self._snapshot.services)):
+        for keys in _batches(tuple(self._snapshot.services)):
             services = tuple(self._names(keys))
             if services:
                 yield Put(services, self._serial())
-            await asyncio.sleep(0)  # the agent has other work
+            await asyncio.sleep(0)  # let other tasks run
         yield End(self._serial())
         self._report()
 
     async def changes(self) -> AsyncIterator[ToProcess]:
-        """What changed, as soon as it may be known."""
+        """Yields each change as soon as it may be sent; never ends."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -153,9 +152,11 @@ class Feeder:
                 yield message
             dirty, self._dirty = self._dirty, set()
             gone = tuple(key for key in dirty if key not in self._snapshot.services)
-            for keys in (gone, *_some_at_a_time(tuple(dirty.difference(gone)))):
+            for keys in (gone, *_batches(tuple(dirty.difference(gone)))):
                 services = tuple(self._names(keys))
-                removed = tuple(key for key in keys if key in self._nameless and self._told.pop(key, None) is not None)
+                removed = tuple(
+                    key for key in keys if key in self._nameless and self._sent_hashes.pop(key, None) is not None
+                )
                 if removed:
                     yield Remove(removed, self._serial())
                 self._nameless.difference_update(gone)
@@ -164,28 +165,28 @@ class Feeder:
             self._report()
 
     def _names(self, keys: Collection[ObjectKey]) -> Iterator[ServiceNames]:
-        """The names of those Services that say something else than they did."""
+        """Yields the names of those Services whose names changed since they were last sent."""
         for key in keys:
             service = self._snapshot.services.get(key)
             if service is None:
                 self._nameless.add(key)
-                self._take_faults(key, ())
+                self._set_faults(key, ())
                 continue
             slices = self._snapshot.slices_of(key)
             names = names_of(service, slices)
             faults = tuple(faults_of(service, slices, names, self._zones))
-            self._take_faults(key, faults)
+            self._set_faults(key, faults)
             if any(fault.whole for fault in faults):
                 self._nameless.add(key)
                 continue
             self._nameless.discard(key)
-            said = hash(names)
-            if self._told.get(key) != said:
-                self._told[key] = said
+            digest = hash(names)
+            if self._sent_hashes.get(key) != digest:
+                self._sent_hashes[key] = digest
                 yield names
 
-    def _take_faults(self, key: ObjectKey, faults: tuple[Fault, ...]) -> None:
-        """These are all of the Service now."""
+    def _set_faults(self, key: ObjectKey, faults: tuple[Fault, ...]) -> None:
+        """Sets the faults of one Service; replaces its earlier ones."""
         problems = tuple(Problem(f"Service {key}", fault.reason, f"cluster DNS: {fault.detail}") for fault in faults)
         if problems != self._faults.get(key, ()):
             self._faults_changed = True
@@ -200,7 +201,7 @@ class Feeder:
             self._on_problems(tuple(problem for found in self._faults.values() for problem in found))
 
     def _pods_at(self, addresses: tuple[str, ...]) -> Iterator[Pods]:
-        """What runs at these addresses."""
+        """Yields the pods at these addresses, in messages of at most PODS_IN_ONE addresses."""
         if self._pods is None:
             return
         for start in range(0, len(addresses), PODS_IN_ONE):
@@ -214,6 +215,6 @@ class Feeder:
         return int(self._wall())
 
 
-def _some_at_a_time(keys: tuple[ObjectKey, ...]) -> Iterator[tuple[ObjectKey, ...]]:
+def _batches(keys: tuple[ObjectKey, ...]) -> Iterator[tuple[ObjectKey, ...]]:
     for start in range(0, len(keys), SERVICES_IN_ONE):
         yield keys[start : start + SERVICES_IN_ONE]

@@ -1,8 +1,8 @@
-"""Whether the DNS process answers: the agent asks it a query of its own, five times a second.
+"""Checks whether the DNS process answers: the agent sends it a query five times a second.
 
-A process that is late has its queries sent elsewhere, and gets them back with its next answer. One that could have answered for
-so long and has not is killed. A look that comes late itself (a busy machine, a suspended one, an agent that was stopped) counts
-as one interval; the time for which the process waited for a processor makes it late, but does not get it killed.
+If an answer is late, queries are sent elsewhere until the next answer. A process that had PATIENCE_SECONDS of processor
+time and did not answer is killed. A check that is itself late (busy machine, suspended machine, stopped agent) counts
+as one interval. Time during which the process waited for a processor makes it late, but does not get it killed.
 """
 
 import asyncio
@@ -25,29 +25,29 @@ logger = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 0.2
 PATIENCE_SECONDS = 1.0
-"""Without an answer, until a process is late, and until it is killed. Together with an interval and the start of another process (half a second)
-names are away for less than 2 s."""
+"""Seconds without an answer until a process is late, and until it is killed. With one interval and the start of another
+process (half a second), names are not answered for less than 2 s."""
 _ENOUGH_SECONDS = PATIENCE_SECONDS - INTERVAL_SECONDS / 2
-"""Sums of intervals are never exact."""
+"""A little less than PATIENCE_SECONDS, because sums of intervals are never exact."""
 _NANOSECONDS = 1e9
 
 T = TypeVar("T")
 
 
 class Hung(Exception):
-    """The process lives and answers no query."""
+    """The process runs and answers no query."""
 
 
-class Patience:
-    """How long there has been no answer. Pure: times are given by the caller."""
+class SilenceTimer:
+    """Counts the seconds without an answer. Pure: the caller gives the times."""
 
     def __init__(self) -> None:
         self._unanswered = 0.0
         self._could_answer = 0.0
 
-    def looked(self, *, answered: bool, elapsed: float, waited: float) -> None:
-        """One more look. elapsed: seconds since the look before. waited: those of them for which the process waited for a
-        processor."""
+    def record(self, *, answered: bool, elapsed: float, waited: float) -> None:
+        """Records one check. elapsed: seconds since the check before. waited: of these, the seconds for which the
+        process waited for a processor."""
         if answered:
             self._unanswered = self._could_answer = 0.0
             return
@@ -57,17 +57,17 @@ class Patience:
 
     @property
     def is_late(self) -> bool:
-        """Whether clients should ask elsewhere."""
+        """Whether clients should use another server."""
         return self._unanswered >= _ENOUGH_SECONDS
 
     @property
     def has_hung(self) -> bool:
-        """Whether it could have answered all that time."""
+        """Whether the process could have answered during all that time."""
         return self._could_answer >= _ENOUGH_SECONDS
 
 
 class Stopwatch:
-    """Seconds between two looks at a process, and those for which it waited for a processor."""
+    """Measures the seconds between two checks of a process, and those for which it waited for a processor."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -75,7 +75,7 @@ class Stopwatch:
         self._waited = seconds_waited(pid)
 
     def lap(self) -> tuple[float, float]:
-        """Since the last lap, or the beginning."""
+        """Returns (seconds, seconds waited for a processor) since the last call, or since the start."""
         at, waited = time.monotonic(), seconds_waited(self._pid)
         lap = at - self._at, waited - self._waited
         self._at, self._waited = at, waited
@@ -83,22 +83,22 @@ class Stopwatch:
 
 
 class Heartbeat:
-    """say: sends a message to the process. unread: the sockets whose datagrams the process has to read by now. on_late: called
-    when the process becomes late, and when it is not any more."""
+    """Pings the process. send: sends a message to it. unread: returns the sockets whose datagrams it should have read
+    by now. on_late: called with True when the process becomes late, and with False when it answers again."""
 
     def __init__(
         self,
         pid: int,
         zone: str,
         *,
-        say: Callable[[Ping], None],
+        send: Callable[[Ping], None],
         unread: Callable[[], Iterable[socket.socket]],
         on_late: Callable[[bool], None],
     ) -> None:
         self._pid = pid
         name = from_text(f"dns-version.{zone}")
         self._question = name + RecordType.TXT.to_bytes(2, "big") + CLASS_IN.to_bytes(2, "big")
-        self._say = say
+        self._send = send
         self._unread = unread
         self._on_late = on_late
         self._number = 0
@@ -113,34 +113,34 @@ class Heartbeat:
             self._reads = pong.reads
 
     async def run(self) -> None:
-        """Until cancelled. Raises Hung."""
-        patience = Patience()
+        """Pings until cancelled. Raises Hung."""
+        patience = SilenceTimer()
         watch = Stopwatch(self._pid)
         while True:
             self._number += 1
             reads = self._reads
             head = (self._number & 0xFFFF).to_bytes(2, "big") + b"\0\0\0\1\0\0\0\0\0\0"
-            self._say(Ping(self._number, head + self._question))
+            self._send(Ping(self._number, head + self._question))
             await asyncio.sleep(INTERVAL_SECONDS)
             answered = self._answered == self._number and (self._reads != reads or not is_readable(self._unread()))
             elapsed, waited = watch.lap()
             before = patience.is_late
-            patience.looked(answered=answered, elapsed=elapsed, waited=waited)
+            patience.record(answered=answered, elapsed=elapsed, waited=waited)
             if patience.is_late is not before:
                 self._on_late(patience.is_late)
             if patience.has_hung:
                 raise Hung
 
 
-async def in_time(work: Coroutine[None, None, T], pid: int) -> T:
-    """What the process does for us. Raises Hung when it does not for as long as a heartbeat may fail."""
+async def unless_hung(work: Coroutine[None, None, T], pid: int) -> T:
+    """Awaits work that depends on the process. Raises Hung if it takes as long as a heartbeat may fail."""
     task = asyncio.create_task(work, name="answer of the DNS process")
-    patience = Patience()
+    patience = SilenceTimer()
     watch = Stopwatch(pid)
     try:
         while not (await asyncio.wait((task,), timeout=INTERVAL_SECONDS))[0]:
             elapsed, waited = watch.lap()
-            patience.looked(answered=False, elapsed=elapsed, waited=waited)
+            patience.record(answered=False, elapsed=elapsed, waited=waited)
             if patience.has_hung:
                 raise Hung
         return task.result()
@@ -150,7 +150,7 @@ async def in_time(work: Coroutine[None, None, T], pid: int) -> T:
 
 
 def kill(pid: int) -> None:
-    """End a process that does not end by itself. pid: 0 when it is not known."""
+    """Sends SIGKILL to a process that does not end on request. pid: 0 if it is not known; then nothing happens."""
     if pid not in (0, os.getpid()):
         with suppress(ProcessLookupError):
             try:
@@ -160,7 +160,8 @@ def kill(pid: int) -> None:
 
 
 def seconds_waited(pid: int) -> float:
-    """For which a process could run and got no processor since it began; 0 where that cannot be read."""
+    """Returns for how many seconds in its life a process was ready to run and got no processor; 0 if that cannot be
+    read."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / _NANOSECONDS
     except (OSError, IndexError, ValueError):
@@ -168,7 +169,7 @@ def seconds_waited(pid: int) -> float:
 
 
 def is_readable(sockets: Iterable[socket.socket]) -> bool:
-    """Whether something waits to be read in one of them."""
+    """Returns whether data waits in one of the sockets."""
     poll = select.poll()
     for sock in sockets:
         poll.register(sock, select.POLLIN)

@@ -1,4 +1,4 @@
-"""How the agent and the DNS process meet: a unix socket that only we may connect to."""
+"""How the agent and the DNS process connect: a unix socket to which only we may connect."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from nodeagent.names.feed.feed_messages import (
     Settings,
     encode,
 )
-from nodeagent.names.feed.heartbeat import Hung, in_time, kill
+from nodeagent.names.feed.heartbeat import Hung, kill, unless_hung
 
 logger = logging.getLogger(__name__)
 
@@ -36,9 +36,9 @@ _CREDENTIALS = struct.Struct("iII")
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
-    """A process that has said Hello. pid: as the kernel says it, so that no process can name another one; 0 for one that the
-    kernel does not show us."""
+class GreetedProcess:
+    """A connected process that has sent Hello. pid: from the kernel, so that no process can name another one; 0 if the
+    kernel does not show it to us."""
 
     connection: socket.socket
     pid: int
@@ -46,8 +46,8 @@ class Met:
     sockets: tuple[socket.socket, ...]
 
 
-async def meet(path: Path) -> Met | None:
-    """Connects to the process behind a path; None when there is no process. One that does not say Hello in time is killed."""
+async def meet(path: Path) -> GreetedProcess | None:
+    """Connects to the process at a path; None if there is no process. Kills one that does not send Hello in time."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     pid = 0
     try:
@@ -55,9 +55,9 @@ async def meet(path: Path) -> Met | None:
         await asyncio.get_running_loop().sock_connect(connection, str(path))
         pid = peer_of(connection)
         async with asyncio.timeout(CONNECT_SECONDS):
-            hello, sockets = await in_time(_receive_hello(connection), pid)
+            hello, sockets = await unless_hung(_receive_hello(connection), pid)
     except Hung:
-        logger.warning("the DNS process pid=%d answers nothing and is killed", pid)
+        logger.warning("the DNS process pid=%d does not answer and is killed", pid)
         kill(pid)
         connection.close()
         return None
@@ -65,18 +65,18 @@ async def meet(path: Path) -> Met | None:
         connection.close()
         logger.debug("no DNS process at %s: %s", path, error)
         return None
-    return Met(connection, pid, hello, tuple(sockets))
+    return GreetedProcess(connection, pid, hello, tuple(sockets))
 
 
 def peer_of(connection: socket.socket) -> int:
-    """The pid of the process that listens at the other end of a unix socket."""
+    """Returns the pid of the process that listens at the other end of a unix socket."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid: int = _CREDENTIALS.unpack(credentials)[0]
     return pid
 
 
-async def look(path: Path) -> Settings | None:
-    """The settings of the process behind a path; None when there is no process, or it has none."""
+async def running_settings(path: Path) -> Settings | None:
+    """Returns the settings of the process at a path; None if there is no process, or it has no settings."""
     met = await _meet_without_sockets(path)
     if met is None:
         return None
@@ -84,8 +84,9 @@ async def look(path: Path) -> Settings | None:
     return met.hello.settings
 
 
-async def part_with(path: Path) -> socket.socket | None:
-    """Tell the process behind a path to end; a connection that it closes when it has ended, None when there is no process."""
+async def request_end(path: Path) -> socket.socket | None:
+    """Asks the process at a path to end. Returns a connection that it closes when it has ended, or None without a
+    process."""
     met = await _meet_without_sockets(path)
     if met is None:
         return None
@@ -97,15 +98,15 @@ async def part_with(path: Path) -> socket.socket | None:
 
 
 async def until_closed(connection: socket.socket) -> None:
-    """Until the process has closed its end."""
+    """Waits until the process has closed its end of the connection."""
     with connection, suppress(OSError):
         while await asyncio.get_running_loop().sock_recv(connection, PIECE):
             pass
 
 
 def bind_at(path: Path) -> socket.socket:
-    """A unix socket at the path that only we may connect to. The process listens on it, so that the kernel names the
-    process to those who connect, and refuses them while there is no process."""
+    """Returns a unix socket at the path, to which only we may connect. The process calls listen on it: so the kernel
+    reports its pid to clients, and refuses them while there is no process."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
         if stat.S_ISSOCK(path.stat().st_mode):
@@ -119,7 +120,7 @@ def bind_at(path: Path) -> socket.socket:
     return listener
 
 
-async def _meet_without_sockets(path: Path) -> Met | None:
+async def _meet_without_sockets(path: Path) -> GreetedProcess | None:
     met = await meet(path)
     for sock in () if met is None else met.sockets:
         sock.close()
@@ -127,7 +128,7 @@ async def _meet_without_sockets(path: Path) -> Met | None:
 
 
 async def _until_read(connection: socket.socket) -> None:
-    """Until the other side has read what was sent: when another agent connects, the process forgets the rest."""
+    """Waits until the other side has read what was sent: when another agent connects, the process discards the rest."""
     unread = array("i", [1])
     while True:
         ioctl(connection, TIOCOUTQ, unread)
@@ -151,4 +152,4 @@ async def _receive_hello(connection: socket.socket) -> tuple[Hello, list[socket.
             return message, sockets
     for sock in sockets:
         sock.close()
-    raise BadFrame("no word of greeting")
+    raise BadFrame("the first message is not Hello")

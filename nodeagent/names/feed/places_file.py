@@ -1,7 +1,7 @@
-"""The file beside the unix socket that says where names are answered.
+"""The file beside the unix socket that lists where names are answered.
 
-Agent and process hold a shared lock on it. The kernel takes that away when both are gone, so that nobody takes the file
-of a killed one for that of a network namespace which was given the same number later.
+Agent and process hold a shared lock on it. The kernel releases it when both have ended, so that the file of a killed
+process is not mistaken for that of a later network namespace with the same number.
 """
 
 import fcntl
@@ -14,25 +14,25 @@ from pathlib import Path
 from nodeagent.model.runtime_files import DNS_PLACES, DNS_SOCKETS
 
 LOCKED = "# locked by those who answer at\n"
-"""The first line. A file without it was written by a version that locked nothing, and says nothing of its socket."""
+"""The first line. A file without it is from a version that did not lock; its socket may be in use."""
 LOCK_TRIES = 20
 BETWEEN_SECONDS = 0.001
-"""Somebody may be looking, or sweeping, at that very moment."""
+"""Pause between tries: another process may be reading the file, or removing old ones, at that moment."""
 
 
 def hold(path: Path, places: Iterable[object]) -> int | None:
-    """Write the places, one a line, and return the open file that holds the lock; None where there cannot be such a file.
-    It is never waited for: names do not depend on it. The process has the open file, and can only read."""
+    """Writes the places, one a line, and returns the open file that holds the lock, or None if the file cannot be made.
+    It does not wait long, because names do not depend on it. The process gets this descriptor, which is read-only."""
     with suppress(OSError):
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         for _ in range(LOCK_TRIES):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            if _lock(descriptor, fcntl.LOCK_SH) and _is_at(descriptor, path):
+            if _lock(descriptor, fcntl.LOCK_SH) and _is_same_file(descriptor, path):
                 text = "".join((LOCKED, *(f"{place}\n" for place in places))).encode()
                 os.pwrite(descriptor, text, 0)
                 os.ftruncate(descriptor, len(text))
                 holding = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                if _lock(holding, fcntl.LOCK_SH) and _is_at(holding, path):
+                if _lock(holding, fcntl.LOCK_SH) and _is_same_file(holding, path):
                     os.close(descriptor)
                     return holding
                 os.close(holding)
@@ -42,7 +42,7 @@ def hold(path: Path, places: Iterable[object]) -> int | None:
 
 
 def read(path: Path) -> list[str]:
-    """The lines of a file that somebody holds; none where nobody does. Raises OSError."""
+    """Returns the lines of a file that a process holds locked; an empty list if none does. Raises OSError."""
     with path.open() as file:
         if _lock(file.fileno(), fcntl.LOCK_EX):
             return []
@@ -50,7 +50,7 @@ def read(path: Path) -> list[str]:
 
 
 def sweep(own: Path) -> list[Path]:
-    """Remove what nobody holds any more beside our own file, and the sockets that go with it; says what."""
+    """Removes files that no process holds any more, except our own, with their sockets. Returns the removed paths."""
     removed: list[Path] = []
     found: list[Path] = []
     with suppress(OSError):
@@ -63,7 +63,7 @@ def sweep(own: Path) -> list[Path]:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 ours = os.pread(descriptor, len(LOCKED), 0) == LOCKED.encode() or not sock.exists()
-                if ours and _lock(descriptor, fcntl.LOCK_EX) and _is_at(descriptor, path):
+                if ours and _lock(descriptor, fcntl.LOCK_EX) and _is_same_file(descriptor, path):
                     sock.unlink(missing_ok=True)
                     path.unlink()
                     removed.append(path)
@@ -73,7 +73,7 @@ def sweep(own: Path) -> list[Path]:
 
 
 def remove(path: Path) -> bool:
-    """Remove a file that nobody holds any more, and the socket beside it; whether it is gone."""
+    """Removes a file that no process holds any more, and the socket beside it. Returns whether it no longer exists."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -100,8 +100,8 @@ def _lock(descriptor: int, kind: int) -> bool:
     return True
 
 
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the open file is still the one of this name."""
+def _is_same_file(descriptor: int, path: Path) -> bool:
+    """Returns whether the open file is still the one at this path."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The sockets that queries come to. While a process holds them, no query meets a closed port."""
+"""The sockets on which queries arrive. While any process holds them, no query meets a closed port."""
 
 import socket
 from typing import NamedTuple
@@ -10,11 +10,11 @@ from nodeagent.wire.netlink.uapi.netlink import NETLINK_ROUTE
 
 BACKLOG = 256
 RECEIVE_BUFFER = 4 << 20
-"""Bytes of queries that wait while the process is not there: some ten thousand."""
+"""Bytes of queries that the kernel keeps while there is no process: some ten thousand queries."""
 
 
 class ListenAddress(NamedTuple):
-    """Where queries come in: an address and a port, by UDP and TCP."""
+    """An address and a port where queries are received, by UDP and TCP."""
 
     address: str
     port: int
@@ -24,11 +24,11 @@ class ListenAddress(NamedTuple):
 
 
 class CannotListen(Exception):
-    """An address is taken or not allowed; one line says which and why."""
+    """An address is in use or not allowed; the text says in one line which and why."""
 
 
 def open_sockets(place: ListenAddress) -> tuple[socket.socket, socket.socket]:
-    """A UDP and a listening TCP socket, bound even when no interface has the address yet. Raises CannotListen."""
+    """Returns a UDP and a listening TCP socket, bound even if no interface has the address yet. Raises CannotListen."""
     opened = []
     try:
         for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
@@ -46,8 +46,8 @@ def open_sockets(place: ListenAddress) -> tuple[socket.socket, socket.socket]:
 
 
 def is_here(address: str) -> bool:
-    """Whether this network namespace takes packets to the address for its own; IPv6 ClusterIPs are routes, so that
-    nobody can bind them without IPV6_FREEBIND."""
+    """Returns whether this network namespace accepts packets to the address as its own. IPv6 ClusterIPs are routes, so
+    that they can only be bound with IPV6_FREEBIND."""
     with NetlinkSocket(NETLINK_ROUTE) as routes:
         try:
             return leads_here(routes.ask(get_route_to(address)))
@@ -74,10 +74,10 @@ def _prepare(sock: socket.socket) -> None:
 IP_FREEBIND = 15
 IPV6_FREEBIND = 78
 SO_RCVBUFFORCE = 33
-"""From linux/in.h, in6.h and asm-generic/socket.h; Python names none of them."""
+"""From linux/in.h, in6.h and asm-generic/socket.h; Python has no names for them."""
 
 
 def address_of(sock: socket.socket) -> ListenAddress:
-    """Where a bound socket listens."""
+    """Returns where a bound socket listens."""
     address, port = sock.getsockname()[:2]
     return ListenAddress(address, port)

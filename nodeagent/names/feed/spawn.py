@@ -1,4 +1,4 @@
-"""Starts the DNS process so that it lives on when its parent ends."""
+"""Starts the DNS process so that it goes on when its parent ends."""
 
 import os
 import stat
@@ -18,13 +18,13 @@ def _program() -> str:
 
 
 PROGRAM = _program()
-"""The version, and what tells one installation of it from the next: packages of a version may differ, as their libraries may.
-Taken at the import, for an upgrade replaces the files below a process that goes on."""
+"""The version, and what distinguishes installations of the same version: packages of a version may differ, also in
+their libraries. Read at import, because an upgrade replaces the files of a running process."""
 
 
 def spawn(control: int, sockets: Sequence[int], user: int, *, held: Sequence[int] = ()) -> int:
-    """Start the process with copies of these open files, in a session of its own; its pid. held: files that it keeps open
-    and does not know. Raises OSError."""
+    """Starts the process with copies of these open files, in its own session. Returns its pid. held: files that it
+    keeps open without using them. Raises OSError."""
     files = (control, *sockets, *held)
     first = max(files) + 1
     numbers = range(first, first + len(files))
@@ -32,9 +32,9 @@ def spawn(control: int, sockets: Sequence[int], user: int, *, held: Sequence[int
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
     ]
-    if stat.S_ISFIFO(os.fstat(2).st_mode):  # the reader of our pipe must not wait for a process that stays
+    if stat.S_ISFIFO(os.fstat(2).st_mode):  # the reader of our stderr must not wait for a process that outlives us
         actions.append((os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0))
-    # A copy is open in the child though the original is not.
+    # The copies stay open in the child; the originals are closed on exec.
     actions += [(os.POSIX_SPAWN_DUP2, source, number) for source, number in zip(files, numbers, strict=True)]
     arguments = [
         sys.executable,
@@ -50,7 +50,8 @@ def spawn(control: int, sockets: Sequence[int], user: int, *, held: Sequence[int
 
 
 def _environment() -> Mapping[str, str]:
-    """Where we run isolated from the system's libraries (`python -I`) so does the process, and finds ours by itself."""
+    """Returns the environment. In isolated mode (`python -I`), the process ignores the system's libraries and finds
+    ours in PYTHONPATH."""
     if not sys.flags.isolated:
         return os.environ
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
@@ -58,7 +59,7 @@ def _environment() -> Mapping[str, str]:
 
 
 def exit_status(pid: int) -> int | None:
-    """How a child ended, as os.waitstatus_to_exitcode says it; None while it runs, and for other people's children."""
+    """Returns how a child ended, as os.waitstatus_to_exitcode does; None while it runs, or if it is not our child."""
     try:
         ended, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

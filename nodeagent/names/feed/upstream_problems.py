@@ -1,4 +1,4 @@
-"""Resolvers of others that do not answer, as problems (pure)."""
+"""Problems for upstream resolvers that do not answer (pure)."""
 
 from collections.abc import Iterator
 
@@ -6,11 +6,11 @@ from nodeagent.model.name_counts import UpstreamCounts
 from nodeagent.model.problem import Problem
 
 UPSTREAM_DOWN = "UpstreamDown"
-"""The reason of such a problem."""
+"""The reason of these problems."""
 
 
 def upstream_problems(counts: UpstreamCounts) -> Iterator[Problem]:
-    """One for each resolver that does not answer at present."""
+    """Yields one problem for each resolver that does not answer at present."""
     for server in counts.down:
         detail = (
             f"the resolver {server} does not answer: names outside the cluster come from other resolvers or not at all; "

@@ -1,5 +1,5 @@
-"""The process that answers: its sockets, its queries, its privileges. It knows only what it is fed.
+"""The process that answers queries: its sockets and privileges. It knows only what the agent sends it.
 
-It is one of its own because answers must not wait for the agent's other work: with another thread busy in one interpreter
-an answer takes 5 ms instead of 0.1.
+It is a separate process because answers must not wait for the agent's other work: with another busy thread in the same
+interpreter, an answer takes 5 ms instead of 0.1.
 """

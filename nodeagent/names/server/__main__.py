@@ -1,4 +1,4 @@
-"""``python -m nodeagent.names.server CONTROL USER SOCKET...``: what the agent starts; the arguments are open files."""
+"""``python -m nodeagent.names.server CONTROL USER SOCKET...``, started by the agent; CONTROL and SOCKET are open files."""
 
 import sys
 
@@ -11,7 +11,7 @@ from nodeagent.names.upstream.upstream_address import Server, parse_server
 
 
 def make_upstream(settings: Settings, of_node: NodeResolvers) -> Upstream:
-    """Who is asked for names that are not ours; never ourselves."""
+    """Returns the resolver for names outside our zones; it never asks this process itself."""
     servers = tuple(map(parse_server, settings.upstreams))
     listening = tuple(Server(*place) for place in settings.listening)
     stubs: dict[str, list[Server]] = {}
@@ -21,7 +21,7 @@ def make_upstream(settings: Settings, of_node: NodeResolvers) -> Upstream:
 
 
 def main() -> None:
-    """Serve with the open files that the arguments name."""
+    """Serves with the open files that the arguments name."""
     control, user, *sockets = map(int, sys.argv[1:])
     of_node = NodeResolvers()
     run_process(

@@ -1,4 +1,4 @@
-"""Who asks: whether they are served, and the search path of those that are known pods."""
+"""The clients: whether they are served, and the search paths of known pods."""
 
 from collections.abc import Callable, Collection, Sequence
 from ipaddress import ip_network
@@ -10,27 +10,27 @@ from nodeagent.names.served_clients import is_allowed, served_ranges
 from nodeagent.wire.dns.domain_names import BadName
 
 MOST_KNOWN = 65_536
-"""Clients remembered to be served. When there are more, which forged addresses may be, all are looked at again."""
+"""How many served clients are remembered. If there are more (addresses may be forged), all are checked again."""
 
 
 class Clients:
-    """listening: our own addresses, from which the node's programs ask us. Until `serve` is called all private
-    addresses are served."""
+    """Decides which clients are served. listening: our own addresses, from which the node's programs ask. Until `serve`
+    is called, all private addresses are served."""
 
     def __init__(self, listening: Collection[str] = ()) -> None:
         self._listening = frozenset(listening)
         self.known: set[bytes] = set()
-        """Clients that are served, as bytes on the wire: those of the latest queries."""
+        """Clients of the latest queries that are served, as address bytes."""
         self.serve(Served(served_ranges((), ())))
 
     def serve(self, served: Served) -> None:
-        """These are served from now on."""
+        """Sets who is served."""
         self._ranges = tuple(map(ip_network, served.ranges))
         self._addresses = self._listening.union(served.addresses)
         self.known.clear()
 
     def are_served(self, client: str) -> bool:
-        """Whether the client at this address gets answers."""
+        """Returns whether the client at this address is served, and remembers it if so."""
         if not is_allowed(client, self._ranges, self._addresses):
             return False
         if len(self.known) >= MOST_KNOWN:
@@ -40,7 +40,8 @@ class Clients:
 
 
 class SearchPaths:
-    """Of pods. zone: the cluster's. of_node: the node's search domains, which kubelet hands on to its pods."""
+    """Search paths of pods. zone: the cluster's. of_node: returns the node's search domains, which kubelet gives to its
+    pods."""
 
     def __init__(self, zone: str, of_node: Callable[[], Sequence[str]]) -> None:
         self._zone = zone
@@ -48,7 +49,7 @@ class SearchPaths:
         self._known: dict[tuple[bytes, tuple[str, ...]], tuple[bytes, ...]] = {}
 
     def of(self, namespace: bytes) -> tuple[bytes, ...]:
-        """The path of the pods of a namespace, which is known to be a label; empty if its names are too long."""
+        """Returns the search path of the pods of a namespace, which is a valid label; empty if its names are too long."""
         key = (namespace, tuple(self._of_node()))
         path = self._known.get(key)
         if path is None:

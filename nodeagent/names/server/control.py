@@ -1,4 +1,4 @@
-"""The process's end of the unix socket: one agent at a time, the latest that connected."""
+"""The process's end of the unix socket: it serves one agent at a time, the latest that connected."""
 
 import asyncio
 import socket
@@ -20,7 +20,7 @@ BACKLOG = 4
 
 
 class Control:
-    """Says Hello with all sockets to every agent that connects, and hands its messages to `take`."""
+    """Sends Hello with all sockets to each agent that connects, and hands its messages to `take`."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Control:
         take: Callable[[ToProcess], Awaitable[None]],
         lost: Callable[[], None],
     ) -> None:
-        """lost: called when an agent went away."""
+        """lost: called when an agent disconnected."""
         self._listener = listener
         self._sockets = sockets
         self._pid = pid
@@ -43,24 +43,24 @@ class Control:
         self.answering = False
         self.ending = False
         self.greeted = asyncio.Event()
-        """Set whenever an agent has connected, and has got the sockets."""
+        """Set when an agent has connected and received the sockets."""
 
     async def run(self) -> None:
-        """Until cancelled. Who connects learns from the kernel that it is this process that listens."""
+        """Accepts agents until cancelled. The kernel shows them the pid of this process, because it calls listen."""
         self._listener.listen(BACKLOG)
         self._listener.setblocking(False)
         loop = asyncio.get_running_loop()
         try:
             while True:
                 connection, _ = await loop.sock_accept(self._listener)
-                self.say(Replaced())
+                self.send(Replaced())
                 await self._end_serving()
                 self._serving = asyncio.create_task(self._serve(connection), name="connection of the agent")
         finally:
-            await self._end_serving()  # without a word: the agent sees that the process is gone, and starts another
+            await self._end_serving()  # no message is sent: the agent sees the closed socket and starts another process
 
-    def say(self, message: FromProcess) -> None:
-        """Tell the agent, if there is one."""
+    def send(self, message: FromProcess) -> None:
+        """Sends a message to the agent, if one is connected."""
         if self._writer is not None:
             self._writer.write(encode(message))
 
@@ -86,9 +86,9 @@ class Control:
             while data := await reader.read(PIECE):
                 for message in decoder.feed(data):
                     await self._take(message)  # type: ignore[arg-type]  # the decoder makes these
-                    await asyncio.sleep(0)  # queries come first
+                    await asyncio.sleep(0)  # let queries be answered
         except (OSError, BadFrame):
-            pass  # the agent connects again, and says everything from the start
+            pass  # the agent connects again and sends a full state
         finally:
             self._writer = None
             writer.close()

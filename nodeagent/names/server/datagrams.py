@@ -1,4 +1,4 @@
-"""Many datagrams by one system call: recvmmsg(2) and sendmmsg(2), which Python's socket module does not have."""
+"""Many datagrams in one system call: recvmmsg(2) and sendmmsg(2), which Python's socket module does not have."""
 
 import ctypes
 import mmap
@@ -7,13 +7,13 @@ from contextlib import suppress
 from typing import Any
 
 AT_ONCE = 64
-"""Datagrams that are read before the loop looks at anything else; about 0.5 ms."""
+"""Datagrams that are read before the loop does anything else; about 0.5 ms."""
 LARGEST_QUERY = 4096
 LARGEST_BATCHED = 2048
-"""Bytes of an answer that goes out together with others; a longer one goes alone."""
+"""Bytes of an answer that is sent together with others; a longer one is sent alone."""
 _NAME = 32
 _ADDRESS = {socket.AF_INET: slice(4, 8), socket.AF_INET6: slice(8, 24)}
-"""Where a socket address has the IP address (linux/in.h, linux/in6.h)."""
+"""Where the IP address is in a socket address (linux/in.h, linux/in6.h)."""
 _NAME_SIZE = {socket.AF_INET: 16, socket.AF_INET6: 28}
 _SCOPE = slice(24, 28)
 
@@ -25,7 +25,7 @@ class _Piece(ctypes.Structure):
 
 
 class _Header(ctypes.Structure):
-    """struct msghdr, and what mmsghdr has after it."""
+    """struct msghdr. In mmsghdr the size follows it."""
 
     _fields_ = (
         ("name", ctypes.c_void_p),
@@ -53,11 +53,9 @@ _send.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int)
 
 
 class Datagrams:
-    """What one socket has received at once, and the answers to it.
-
-    inbox, names: the datagrams and who sent them. slots: for each datagram its number, where it begins in `inbox`, and
-    where the IP address of its sender begins and ends in `names`. sizes: bytes of each.
-    """
+    """The datagrams that one socket received in one call, and the answers to them.
+    inbox, names: the datagrams and their senders. slots: for each datagram its number, its offset in `inbox`, and start
+    and end of its sender's IP address in `names`. sizes: bytes of each datagram."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -82,12 +80,12 @@ class Datagrams:
         self._waiting = 0
 
     def receive(self) -> int:
-        """Read what has come, without waiting; how many datagrams."""
+        """Reads the datagrams that have arrived, without waiting. Returns how many."""
         count: int = _receive(self._socket.fileno(), self._received_at, AT_ONCE, socket.MSG_DONTWAIT, None)
-        return max(count, 0)  # nothing left, or an ICMP error of an earlier answer
+        return max(count, 0)  # nothing to read, or an ICMP error of an earlier answer
 
     def peer(self, index: int) -> tuple[Any, ...]:
-        """Who sent a datagram, as `recvfrom` says it."""
+        """Returns the sender of a datagram, as `recvfrom` does."""
         name = self.names[index * _NAME : (index + 1) * _NAME]
         port = int.from_bytes(name[2:4], "big")
         host = socket.inet_ntop(self._socket.family, name[self._address])
@@ -97,7 +95,7 @@ class Datagrams:
         return (f"{host}%{scope}" if scope else host), port, 0, scope
 
     def answer(self, index: int, answer: bytes) -> None:
-        """Let the sender of a datagram have this with the next `send`."""
+        """Queues an answer to the sender of a datagram for the next `send`."""
         size = len(answer)
         if size > LARGEST_BATCHED:
             with suppress(OSError):
@@ -111,7 +109,7 @@ class Datagrams:
         self._targets[at] = self._names_at + index * _NAME
 
     def send(self) -> None:
-        """Send what waits, at most one answer to each datagram. What the kernel does not take is lost, as DNS
+        """Sends the queued answers, at most one for each datagram. What the kernel does not accept is lost, as DNS
         clients expect."""
         count, self._waiting = self._waiting, 0
         done = 0
@@ -121,7 +119,8 @@ class Datagrams:
             done += sent if sent > 0 else 1
 
     def _messages(self, box: mmap.mmap, step: int) -> tuple[Any, Any]:
-        """Headers and pieces for AT_ONCE datagrams in a box; both must be kept as long as the headers are used."""
+        """Returns headers and pieces for AT_ONCE datagrams in a box; both must stay referenced as long as the headers
+        are used."""
         base = ctypes.addressof(ctypes.c_char.from_buffer(box))
         names = ctypes.addressof(ctypes.c_char.from_buffer(self.names))
         messages = (_Message * AT_ONCE)()

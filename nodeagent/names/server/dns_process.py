@@ -1,7 +1,7 @@
 """The DNS process: what starts, in which order, and how it ends.
 
-It is started with a unix socket and its listening sockets as open files, gives away its rights, waits for an agent to
-connect, and reads queries once it has received everything; until then they wait in the sockets.
+It is started with a unix socket and its listening sockets as open files. It drops its privileges, waits for an agent to
+connect, and reads queries once it has a full state; until then they wait in the sockets.
 """
 
 import asyncio
@@ -36,20 +36,20 @@ from nodeagent.names.server.udp import UdpListener
 from nodeagent.runtime.logs.setup import set_up_logging
 
 PATIENCE_SECONDS = 5.0
-"""How long queries wait for the first full state; from then on names of the zones are SERVFAIL and others work."""
+"""How long queries wait for the first full state; after that, names of the zones get SERVFAIL and others work."""
 PARTING_SECONDS = 2.0
-"""For queries under way when the process is asked to end."""
+"""For queries in progress when the process is asked to end."""
 PARTING_LOOKS = 100
 LINGERING_SECONDS = 3.0
-"""For queries by UDP that come although they are sent elsewhere by then."""
+"""For UDP queries that still arrive although they are sent elsewhere by then."""
 ACCEPTING_SECONDS = 0.2
-"""For connections that wait in the listening sockets then."""
+"""For TCP connections that wait in the listening sockets then."""
 REPORT_SECONDS = 1.0
 GARBAGE_THRESHOLD = 50_000
 
 
 class Process:
-    """One DNS process, from the first Settings on."""
+    """The DNS process. search: returns the node's search domains."""
 
     def __init__(
         self,
@@ -58,9 +58,8 @@ class Process:
         upstream: Callable[[Settings], Upstream],
         search: Callable[[], Sequence[str]],
     ) -> None:
-        """search: the node's search domains."""
         self._search = search
-        self._control = Control(control, sockets, pid=os.getpid(), take=self._take, lost=self._lost)
+        self._control = Control(control, sockets, pid=os.getpid(), take=self._handle, lost=self._on_agent_lost)
         self._sockets = sockets
         self._make_upstream = upstream
         self._received: ReceivedState | None = None
@@ -70,18 +69,18 @@ class Process:
         self._background: list[asyncio.Task[None]] = []
         self._serving = False
         self._alone = False
-        """Whether nobody will read the sockets after us."""
+        """Whether no other process will read the sockets after this one."""
         self._started = asyncio.Event()
         self._retired = asyncio.Event()
 
     async def run(self) -> None:
-        """Until it is retired or cancelled."""
+        """Serves until it is retired or cancelled."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._retire)
         self._background += [
             asyncio.create_task(self._control.run(), name="control"),
-            asyncio.create_task(self._lose_patience(), name="patience"),
+            asyncio.create_task(self._serve_after_deadline(), name="patience"),
             asyncio.create_task(self._report(), name="report"),
         ]
         try:
@@ -96,7 +95,7 @@ class Process:
             await asyncio.gather(*self._background, return_exceptions=True)
 
     def _retire(self) -> None:
-        """An agent that comes from now on is given the sockets, and no answers are promised."""
+        """Begins the end: an agent that connects from now on gets the sockets, but no promise of answers."""
         self._control.answering = False
         self._control.ending = True
         self._retired.set()
@@ -107,14 +106,14 @@ class Process:
                 listener.stop()
 
     async def _linger(self) -> None:
-        """Answer queries that were on their way to us when they were sent elsewhere: on a busy machine who sends them may
-        have been interrupted behind the rules. Ends when an agent has come for the sockets."""
+        """Answers queries that were already sent to us when the rules changed: on a busy machine a sender may be
+        interrupted after its packet has passed the rules. Ends early when an agent has fetched the sockets."""
         if self._alone:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._control.greeted.wait(), LINGERING_SECONDS)
 
     async def _finish_connections(self) -> None:
-        """Those that have begun are accepted, and served to their end for a while."""
+        """Accepts the connections that have begun, and serves them for a while."""
         listeners = [listener for listener in self._listeners if isinstance(listener, TcpListener)]
         if not listeners:
             return
@@ -126,44 +125,44 @@ class Process:
                 return
             await asyncio.sleep(PARTING_SECONDS / PARTING_LOOKS)
 
-    async def _take(self, message: ToProcess) -> None:
+    async def _handle(self, message: ToProcess) -> None:
         if isinstance(message, Retire):
             self._alone = not message.replaced
             if message.replaced:
-                self._stop_reading()  # the other one knows more
+                self._stop_reading()  # the other process has newer state
             self._control.greeted.clear()
             self._retire()
         elif isinstance(message, Settings):
             if self._received is None:
-                self._begin(message)
+                self._apply_settings(message)
         elif isinstance(message, Ping):
-            self._control.say(Pong(message.number, self._reply(message.query), self._reads()))
+            self._control.send(Pong(message.number, self._reply(message.query), self._reads()))
         elif isinstance(message, Served):
             if self._front is not None:
                 self._front.clients.serve(message)
         elif self._received is not None and self._front is not None and self._received.take(message):
             self._front.answers = self._received.answers
             if not self._control.answering:
-                gc.collect()  # takes tens of milliseconds, which nobody waits for yet
+                gc.collect()  # takes tens of milliseconds; no client waits yet
             gc.freeze()
             await self._serve()
-            if not self._retired.is_set():  # who is promised answers now would have to look elsewhere in a moment
+            if not self._retired.is_set():  # else clients would be sent here and away again at once
                 self._control.answering = True
-                self._control.say(Answering())
+                self._control.send(Answering())
 
     def _reply(self, query: bytes) -> bytes:
-        """As to any client, by the code that answers them."""
+        """Returns the response to a Ping, from the same code that answers clients; empty for no response."""
         made = self._front.reply(query, tcp=False) if self._front is not None else None
         return made if isinstance(made, bytes) else b""
 
     def _reads(self) -> int:
         return sum(listener.reads for listener in self._listeners if isinstance(listener, UdpListener))
 
-    def _lost(self) -> None:
+    def _on_agent_lost(self) -> None:
         if self._received is not None:
-            self._received.forget_coming()
+            self._received.discard_incomplete_state()
 
-    def _begin(self, settings: Settings) -> None:
+    def _apply_settings(self, settings: Settings) -> None:
         self._control.settings = settings
         self._received = ReceivedState(settings)
         upstream = self._make_upstream(settings)
@@ -178,7 +177,7 @@ class Process:
         )
         self._started.set()
 
-    async def _lose_patience(self) -> None:
+    async def _serve_after_deadline(self) -> None:
         await self._started.wait()
         await asyncio.sleep(PATIENCE_SECONDS)
         await self._serve()
@@ -199,11 +198,11 @@ class Process:
             if self._front is None or self._received is None:
                 continue
             if lines := self._front.log.take():
-                self._control.say(Queries(tuple(lines)))
+                self._control.send(Queries(tuple(lines)))
             report = Report(self._received.answers.synced, self._counts(self._front, self._received))
             if report != last:
                 last = report
-                self._control.say(report)
+                self._control.send(report)
 
     def _counts(self, front: Front, fed: ReceivedState) -> NameCounts:
         tallies = [listener.tally for listener in self._listeners]
@@ -226,7 +225,7 @@ def run_process(
     upstream: Callable[[Settings], Upstream],
     search: Callable[[], Sequence[str]],
 ) -> None:
-    """Give away all rights and serve until the end. Raises OSError."""
+    """Drops all privileges and serves until the end. Raises OSError."""
     set_up_logging(logging.WARNING, as_json=False, journald="JOURNAL_STREAM" in os.environ)
     control = socket.socket(fileno=control_fd)
     sockets = tuple(socket.socket(fileno=number) for number in socket_fds)

@@ -1,14 +1,14 @@
-"""What the process was fed: the zones that are answered from, and a full state that is on its way."""
+"""The state that the agent sent: the zones that are answered from, and a full state that is not complete yet."""
 
 from nodeagent.model.names import ObjectKey
 from nodeagent.names.feed.feed_messages import Begin, End, Namespaces, Pods, Put, Remove, Settings, ToProcess
 from nodeagent.names.zone.index import Index
 from nodeagent.names.zone.lookup import Lookup, ZoneSettings
-from nodeagent.names.zone.prepared_answers import Answers
+from nodeagent.names.zone.prepared_answers import PreparedAnswers
 
 
-def empty_answers(settings: Settings) -> Answers:
-    """Answers of no objects: SERVFAIL for every name of the zones."""
+def empty_answers(settings: Settings) -> PreparedAnswers:
+    """Returns answers without objects: SERVFAIL for every name of the zones."""
     zone_settings = ZoneSettings(
         zones=settings.zones,
         ttl=settings.ttl,
@@ -16,28 +16,29 @@ def empty_answers(settings: Settings) -> Answers:
         server=ObjectKey(*settings.server),
         addresses=tuple(address for address, _ in settings.listening),
     )
-    return Answers(Lookup(zone_settings, Index()))
+    return PreparedAnswers(Lookup(zone_settings, Index()))
 
 
 class ReceivedState:
-    """The state received so far. `answers` changes when a full state is complete, and within itself with every change."""
+    """The state received so far. `answers` is replaced when a full state is complete, and updated in place by each
+    change."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.answers = empty_answers(settings)
         self.zone = settings.zones[0].rstrip(".") + "."
-        self._coming: Answers | None = None
+        self._incoming: PreparedAnswers | None = None
 
     def take(self, message: ToProcess) -> bool:
-        """Apply one message; whether a full state became complete with it."""
-        target = self._coming if self._coming is not None else self.answers
+        """Applies one message. Returns whether it completed a full state. Raises TypeError for other messages."""
+        target = self._incoming if self._incoming is not None else self.answers
         match message:
             case Begin():
-                self._coming = empty_answers(self._settings)
+                self._incoming = empty_answers(self._settings)
             case End():
                 target.changed(message.serial)
                 target.synced = True
-                self.answers, self._coming = target, None
+                self.answers, self._incoming = target, None
                 return True
             case Put():
                 for names in message.services:
@@ -52,9 +53,9 @@ class ReceivedState:
                 target.lookup.index.put_pods(message.pods)
                 target.changed(message.serial)
             case _:
-                raise TypeError(f"no change of state: {message!r}")
+                raise TypeError(f"this message changes no state: {message!r}")
         return False
 
-    def forget_coming(self) -> None:
-        """The agent went away in the middle of a full state."""
-        self._coming = None
+    def discard_incomplete_state(self) -> None:
+        """Discards an incomplete full state, after the agent disconnected."""
+        self._incoming = None

@@ -1,4 +1,4 @@
-"""From a packet to its reply, whichever way it came."""
+"""Makes the reply to a packet, by UDP or TCP."""
 
 import asyncio
 import logging
@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from nodeagent.model.name_counts import UpstreamCounts
 from nodeagent.names.server.clients import Clients, SearchPaths
 from nodeagent.names.server.query_log import QueryLog
-from nodeagent.names.server.tally import Counted
+from nodeagent.names.server.tally import ReplyCounts
 from nodeagent.names.server.walk import Walk, begin_walk, walk_ours
 from nodeagent.names.shares import Client, Shares, client_at
-from nodeagent.names.zone.lookup import Found
-from nodeagent.names.zone.prepared_answers import Answers, complete
+from nodeagent.names.zone.lookup import LookupResult
+from nodeagent.names.zone.prepared_answers import PreparedAnswers, complete
 from nodeagent.wire.dns.codes import CD, HEADER_SIZE, RD, TCP_LIMIT, Rcode, RecordType
 from nodeagent.wire.dns.domain_names import to_text
 from nodeagent.wire.dns.message import BadMessage, Sections, cut, read_message
@@ -22,49 +22,50 @@ from nodeagent.wire.dns.query import NotAnswered, Query, answer_with, read_query
 logger = logging.getLogger(__name__)
 
 MOST_FORWARDED = 1000
-"""Queries that wait for upstream at a time, of which one client has half at most; what comes on top gets SERVFAIL, so that
-the node's own names go on."""
+"""How many queries may wait for upstream; one client has half of them at most. Further ones get SERVFAIL, so that the
+node's own names are still answered."""
 
-NOT_OURS = Found(b"\0")
+NOT_OURS = LookupResult(b"\0")
 
 
 class Upstream(Protocol):
-    """Resolves what is not in our zones."""
+    """Resolves names outside our zones."""
 
     async def run(self) -> None:
-        """Do what answers need in the background, such as probes of its servers, until cancelled."""
+        """Does background work, such as probes of its servers, until cancelled."""
         ...
 
     async def resolve(self, query: bytes, client: Client) -> bytes:
-        """A complete response message with the query's id, not cut to a size; raises nothing but CancelledError."""
+        """Returns a complete response message with the query's id, not cut to a size; raises nothing but
+        CancelledError."""
         ...
 
     def figures(self) -> UpstreamCounts:
-        """What was counted so far."""
+        """Returns the counters."""
         ...
 
 
 class NoUpstream:
-    """Nobody to ask: other names are refused."""
+    """An upstream without servers: names outside our zones are refused."""
 
     async def run(self) -> None:
         """Returns at once: there is no background work."""
 
     async def resolve(self, query: bytes, client: Client) -> bytes:  # noqa: ARG002  # it is an Upstream
-        """REFUSED."""
+        """Returns REFUSED."""
         return answer_with(read_query(query), Rcode.REFUSED)
 
     def figures(self) -> UpstreamCounts:
-        """Counts that are all 0."""
+        """Returns counts that are all 0."""
         return UpstreamCounts()
 
 
 class Waiting:
-    """A query that waits for upstream. walk: the steps of a search path that are left, if it is one."""
+    """A query that waits for upstream. walk: the steps of a search path that are left, if it is a search step."""
 
     __slots__ = ("client", "found", "limit", "query", "walk")
 
-    def __init__(self, query: Query, client: Client, found: Found, limit: int, walk: Walk | None = None) -> None:
+    def __init__(self, query: Query, client: Client, found: LookupResult, limit: int, walk: Walk | None = None) -> None:
         self.query = query
         self.client = client
         self.found = found
@@ -73,14 +74,14 @@ class Waiting:
 
 
 class Front:
-    """Replies from `answers`, and from upstream what these do not have.
+    """Replies from `answers`, and from upstream for names that these do not have.
 
-    clients, log: for the listeners, who is served and what is written of queries. paths: the search paths of pods; None: none is walked.
+    clients, log: used by the listeners. paths: the search paths of pods; None: no path is walked.
     """
 
     def __init__(
         self,
-        answers: Answers,
+        answers: PreparedAnswers,
         upstream: Upstream,
         clients: Clients | None = None,
         paths: SearchPaths | None = None,
@@ -97,10 +98,10 @@ class Front:
         self.dropped = 0
         """Packets that got no reply."""
         self.rejected = 0
-        """Queries that found too many others waiting for upstream."""
+        """Queries refused because too many others were waiting for upstream."""
 
     def refuse(self, packet: bytes) -> bytes | None:
-        """The reply to a client that is not served: REFUSED to a query, else silence."""
+        """Returns the reply to a client that is not served: REFUSED to a query, else None for no reply."""
         self.unserved += 1
         try:
             return answer_with(read_query(packet), Rcode.REFUSED)
@@ -108,9 +109,10 @@ class Front:
             return None
 
     def count(
-        self, counted: Counted, packet: bytes, answer: bytes | None, client: str, proto: str, seconds: float
+        self, counted: ReplyCounts, packet: bytes, answer: bytes | None, client: str, proto: str, seconds: float
     ) -> None:
-        """Count and write down a reply that took the long way; silence, and what answers no query, only here."""
+        """Counts and logs a reply that was not made by the fast path of UDP. A missing reply, or one to no query, is
+        counted only."""
         if answer is None:
             self.dropped += 1
         elif answer[4:6] != b"\0\1":
@@ -120,23 +122,21 @@ class Front:
             while answer[end]:
                 end += 1 + answer[end]
             counted.reply(answer[end + 1 : end + 3], answer[3] & 0x0F)
-            counted.took(seconds)
+            counted.add_duration(seconds)
             self.log.note(packet, answer, client, proto, seconds)
 
     def upstream_counts(self) -> UpstreamCounts:
-        """What upstream has counted, and how many did not get there."""
-        told = self._upstream.figures()
-        return replace(told, rejected=told.rejected + self.rejected)
+        """Returns upstream's counters; `rejected` includes the queries that were rejected here."""
+        counts = self._upstream.figures()
+        return replace(counts, rejected=counts.rejected + self.rejected)
 
-    def walks_for(self, client: str) -> bool:
-        """Whether an NXDOMAIN for this client may be a step of a search path."""
+    def may_walk_for(self, client: str) -> bool:
+        """Returns whether an NXDOMAIN for this client may be a step of a search path."""
         return self._paths is not None and self.answers.lookup.index.namespace_at(client) is not None
 
     def reply(self, packet: bytes, *, tcp: bool, client: str = "") -> bytes | Waiting | None:
-        """The reply to any packet; None for silence, Waiting for what `resolve` has to be awaited for.
-
-        client: the address it came from, for its search path.
-        """
+        """Returns the reply to any packet; None for no reply, Waiting if `resolve` must be awaited.
+        client: the address it came from, for its search path."""
         try:
             query = read_query(packet)
         except NotAnswered as refused:
@@ -163,7 +163,7 @@ class Front:
         return Waiting(query, asking, answer, limit, walk)
 
     async def resolve(self, waiting: Waiting) -> bytes:
-        """The reply that needs upstream."""
+        """Returns the reply to a query that needs upstream."""
         self._waiting.take(waiting.client)
         try:
             if waiting.walk is not None:
@@ -179,7 +179,7 @@ class Front:
         return () if namespace is None else self._paths.of(namespace)
 
     async def _walk(self, waiting: Waiting, walk: Walk) -> bytes:
-        """The reply to the query of a walk, step by step."""
+        """Returns the reply to the query of a walk, step by step."""
         for step in walk.steps:
             query = walk.query_for(step)
             made = self.answers.answer(query, TCP_LIMIT)
@@ -198,10 +198,10 @@ class Front:
                 waiting.limit,
                 len(waiting.query.opt),
             )
-        return await self._chase(waiting, waiting.found.alias)
+        return await self._follow_alias_upstream(waiting, waiting.found.alias)
 
-    async def _chase(self, waiting: Waiting, target: bytes) -> bytes:
-        """The reply to a name of ours that is a CNAME to somebody else's."""
+    async def _follow_alias_upstream(self, waiting: Waiting, target: bytes) -> bytes:
+        """Returns the reply to a name of ours that is a CNAME to a name outside our zones."""
         packet = waiting.query.packet
         question = target + waiting.query.question[-4:]
         header = packet[:2] + bytes((packet[2] & RD, packet[3] & CD)) + b"\0\1\0\0\0\0\0\0"
@@ -215,7 +215,7 @@ class Front:
         return complete(waiting.query, waiting.found, sections, self._rcode_of(sections, rcode), waiting.limit)
 
     def _rcode_of(self, sections: Sections, rcode: int) -> int:
-        """Upstream's rcode, unless its answer leads back to a name of ours, of which it knows nothing."""
+        """Returns upstream's rcode, or NOERROR if its answer leads back to a name of ours, of which it knows nothing."""
         last = sections.answer[-1] if sections.answer else None
         leads_back = (
             last is not None
@@ -226,7 +226,7 @@ class Front:
 
 
 class Tasks:
-    """Owns the tasks of waiting queries, so that they are neither lost nor left over."""
+    """Owns the tasks of waiting queries, so that each is awaited or cancelled."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -235,12 +235,12 @@ class Tasks:
         return len(self._tasks)
 
     def start(self, task: "asyncio.Task[None]") -> None:
-        """Keep a task until it is done."""
+        """Keeps a task until it is done."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def finish(self, within_s: float) -> None:
-        """Wait for what runs, and cancel what has not ended then."""
+        """Waits for the running tasks, and cancels those that have not ended after that time."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=within_s)
         for task in tuple(self._tasks):

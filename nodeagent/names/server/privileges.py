@@ -1,4 +1,4 @@
-"""Rights given away for ever: user, groups, capabilities, and what Landlock can forbid."""
+"""Drops privileges for ever: user, groups, capabilities, and what Landlock can forbid."""
 
 import ctypes
 import errno
@@ -20,12 +20,12 @@ LANDLOCK_CREATE_RULESET = 444
 LANDLOCK_RESTRICT_SELF = 446
 LANDLOCK_CREATE_RULESET_VERSION = 1
 LANDLOCK_WRITES = 0b1_1111_1111_0011
-"""Bits of landlock_ruleset_attr.handled_access_fs: to execute, write, remove and make files; reading is left."""
+"""Bits of landlock_ruleset_attr.handled_access_fs: execute, write, remove and make files; reading stays allowed."""
 LANDLOCK_TRUNCATE = 1 << 14
 LANDLOCK_SCOPES = 0b11
-"""Bits of .scoped: abstract unix sockets and signals."""
+"""Bits of landlock_ruleset_attr.scoped: abstract unix sockets and signals."""
 _TRUNCATE_SINCE, _SCOPES_SINCE = 3, 6
-"""Versions of Landlock: Linux 6.2 and 6.12."""
+"""Landlock versions that have these: those of Linux 6.2 and 6.12."""
 
 
 class _Header(ctypes.Structure):
@@ -41,7 +41,7 @@ class _Data(ctypes.Structure):
 
 
 def _become(user: int) -> None:
-    """Raises OSError. A user namespace may have too few users for ours."""
+    """Sets user and group id; falls back to NOBODY if the user namespace does not have this id. Raises OSError."""
     try:
         os.setresgid(user, user, user)
     except OSError as error:
@@ -54,8 +54,8 @@ def _become(user: int) -> None:
 
 
 def drop_privileges(user: int) -> None:
-    """Become `user` (if we are root) without capabilities, and never gain any. Raises OSError. Others of that user, if there
-    are any, can neither trace us nor open our files."""
+    """Becomes `user` (if run by root) without capabilities and without a way to gain any. Raises OSError. Other
+    processes of that user, if there are any, can neither trace this one nor open its files."""
     libc = ctypes.CDLL(None, use_errno=True)
     if os.geteuid() == 0:
         os.setgroups([])
@@ -65,7 +65,7 @@ def drop_privileges(user: int) -> None:
     header, data = _Header(CAPABILITY_VERSION_3, 0), (_Data * 2)()
     if libc.capset(ctypes.byref(header), data) != 0:
         refused = ctypes.get_errno()
-        # A filter of system calls forbids capset (@privileged); without ambient ones a new program has none either.
+        # A system call filter (@privileged) forbids capset. Without ambient capabilities, exec drops them, too.
         if AGAIN not in os.environ:
             os.execve(sys.executable, sys.orig_argv, {**os.environ, AGAIN: "1"})  # noqa: S606
         libc.capget(ctypes.byref(header), data)
@@ -77,7 +77,7 @@ def drop_privileges(user: int) -> None:
 
 
 def _confine(libc: ctypes.CDLL) -> None:
-    """Write no files, run no programs and signal nobody from now on, as far as this kernel can forbid it (landlock(7))."""
+    """Forbids to write files, run programs and signal other processes, as far as this kernel can (landlock(7))."""
     version = libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_CREATE_RULESET_VERSION)
     if version <= 0:
         return

@@ -5,13 +5,13 @@ from nodeagent.wire.dns.codes import HEADER_SIZE, RD, type_text
 from nodeagent.wire.dns.domain_names import to_text
 
 MOST_LINES = 100
-"""Between two calls of `take`."""
+"""Lines kept between two calls of `take`."""
 FLAGS = ((2, 0x04, "aa"), (2, 0x02, "tc"), (2, RD, "rd"), (3, 0x80, "ra"), (3, 0x20, "ad"), (3, 0x10, "cd"))
-"""Byte of the header, bit, word."""
+"""Byte of the header, bit, and word for it."""
 
 
 class QueryLog:
-    """every: one of so many queries is written; 0: none."""
+    """Samples queries. every: one of this many queries is logged; 0: none."""
 
     def __init__(self, every: int = 0) -> None:
         self.every = every
@@ -20,7 +20,7 @@ class QueryLog:
         self._lost = 0
 
     def note(self, packet: bytes, answer: bytes, client: str, proto: str, seconds: float, count: int = 1) -> None:
-        """`count` queries were answered, this one the last of them."""
+        """Counts `count` answered queries, of which this is the last; logs it if it is its turn."""
         self._passed += count
         if not self.every or self._passed < self.every:
             return
@@ -31,7 +31,7 @@ class QueryLog:
             self._lost += 1
 
     def take(self) -> list[str]:
-        """The lines since the last call."""
+        """Returns the lines since the last call."""
         lines, self._lines = self._lines, []
         if self._lost:
             lines.append(f"{self._lost} more sampled queries were not written")
@@ -40,7 +40,7 @@ class QueryLog:
 
 
 def line(packet: bytes, answer: bytes, client: str, proto: str, seconds: float) -> str:
-    """Client, type and name of a query that is known to be one, then rcode, flags, size and time of its answer."""
+    """Returns the log line of a valid query: client, type and name, then rcode, flags, size and time of its answer."""
     end = HEADER_SIZE
     while packet[end]:
         end += 1 + packet[end]

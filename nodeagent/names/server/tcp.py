@@ -1,4 +1,4 @@
-"""Queries by TCP (RFC 7766): many in one connection, answered as they are ready."""
+"""Queries by TCP (RFC 7766): many in one connection, each answered as soon as its answer is ready."""
 
 import asyncio
 import socket
@@ -12,21 +12,21 @@ from nodeagent.names.shares import Client, Shares, client_at
 from nodeagent.wire.dns.codes import TCP_LIMIT
 
 IDLE_SECONDS = 10.0
-"""Between two queries of a connection."""
+"""Longest time between two queries of a connection."""
 STALLED_SECONDS = 3.0
-"""Until the first query, and within one."""
+"""Longest time until the first query, and within one query."""
 LOOK_AGAIN_SECONDS = 0.05
 MOST_CONNECTIONS = 512
-"""Of all clients at one listening address."""
+"""Connections of all clients at one listening address."""
 MOST_IN_ONE = 32
-"""Queries of one connection that wait for upstream; reading stops until one is answered."""
+"""Queries of one connection that wait for upstream; at this number reading stops until one is answered."""
 MOST_UNREAD = 2 * TCP_LIMIT
-"""Bytes of answers that wait for one client, beside those that the kernel holds."""
+"""Bytes of answers that wait for one client, beside those in the kernel's buffer."""
 
 
 class TcpListener:
-    """Answers on one listening socket. A connection that finds no place gets that of the client with the most: of its
-    connections the one that has asked nothing for the longest (RFC 7766, 6.2.3)."""
+    """Answers on one listening socket. If MOST_CONNECTIONS are open, a new one replaces one of the client that has the
+    most: the one whose last query is the oldest (RFC 7766, 6.2.3)."""
 
     def __init__(self, sock: socket.socket, front: Front, tasks: Tasks) -> None:
         self._socket = sock
@@ -35,27 +35,27 @@ class TcpListener:
         self._server: asyncio.Server | None = None
         self._shares = Shares(MOST_CONNECTIONS)
         self._open: dict[Client, dict[asyncio.StreamWriter, None]] = {}
-        """Of each client, the one with the latest query last."""
+        """The connections of each client; the one with the latest query last."""
         self.tally = tally_of(sock, "tcp")
 
     @property
     def connections(self) -> int:
-        """Those that are open."""
+        """The number of open connections."""
         return self._shares.total
 
     async def start(self) -> None:
-        """Begin to accept; connections that came before wait in the socket."""
+        """Begins to accept; earlier connections have waited in the socket."""
         self._socket.setblocking(False)
         self._server = await asyncio.start_server(self._serve, sock=self._socket.dup(), limit=LARGEST_QUERY)
 
     def stop(self) -> None:
-        """Accept no more."""
+        """Stops accepting."""
         if self._server is not None:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peername")
-        if peer is None:  # it is gone already
+        if peer is None:  # the client has closed it already
             writer.close()
             return
         client = client_at(peer[0])
@@ -70,7 +70,7 @@ class TcpListener:
             writer.close()
 
     def _enter(self, client: Client, writer: asyncio.StreamWriter) -> None:
-        """Gives the connection a place; takes it from another connection when no place is free."""
+        """Adds the connection; closes another one if there are too many."""
         self._open.setdefault(client, {})[writer] = None
         self._shares.take(client)
         if self._shares.total > MOST_CONNECTIONS:
@@ -80,7 +80,7 @@ class TcpListener:
             _end(idle)
 
     def _leave(self, client: Client, writer: asyncio.StreamWriter) -> None:
-        """The connection has no place any more; nothing where it has had none."""
+        """Removes the connection; does nothing if it was removed before."""
         if self._is_open(client, writer):
             self._shares.give_back(client)
             del self._open[client][writer]
@@ -98,7 +98,7 @@ class TcpListener:
     async def _serve_queries(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str, own: Tasks
     ) -> None:
-        """Until the client ends, stalls or is idle for too long."""
+        """Answers queries until the client closes, stalls or is idle for too long."""
         room = asyncio.Semaphore(MOST_IN_ONE)
         patience = STALLED_SECONDS
         served = self._front.clients.are_served(peer)
@@ -137,9 +137,9 @@ class TcpListener:
 
 
 async def _read(reader: asyncio.StreamReader, size: int, seconds: float) -> bytes:
-    """So many bytes. Raises TimeoutError when they have not come within the time, and IncompleteReadError.
+    """Returns exactly `size` bytes. Raises IncompleteReadError, or TimeoutError if they do not arrive in time.
 
-    A process that was held up for so long finds its time over and the bytes at once: then they count.
+    If this process was suspended, the time is over although the bytes are there: then they are still read.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -150,7 +150,7 @@ async def _read(reader: asyncio.StreamReader, size: int, seconds: float) -> byte
 
 
 def _send(writer: asyncio.StreamWriter, answer: bytes | None) -> None:
-    """None: silence. A client that asks and does not read what it gets loses its connection."""
+    """Writes an answer; None: no answer. A client that does not read its answers loses the connection."""
     if answer is not None:
         writer.write(len(answer).to_bytes(2, "big") + answer)
         if writer.transport.get_write_buffer_size() > MOST_UNREAD:
@@ -158,7 +158,7 @@ def _send(writer: asyncio.StreamWriter, answer: bytes | None) -> None:
 
 
 def _end(writer: asyncio.StreamWriter) -> None:
-    """At once, also when the client reads nothing."""
+    """Closes the connection at once, even if the client reads nothing."""
     if writer.transport.get_write_buffer_size():
         writer.transport.abort()
     else:

@@ -1,4 +1,4 @@
-"""Queries by UDP: many are read at once, and most of their replies leave together before the next are read."""
+"""Queries by UDP: many are read at once, and most of their replies are sent together before the next are read."""
 
 import asyncio
 import select
@@ -13,11 +13,12 @@ from nodeagent.names.server.tally import OTHER, tally_of
 from nodeagent.wire.dns.codes import Rcode
 
 MOST_LEFT = 200
-"""Times that the socket is read when listening ends: queries come no more by then, or somebody else reads them too."""
+"""How often the socket is read at most when listening ends: by then no more queries come, or another process reads
+them, too."""
 
 
 class UdpListener:
-    """Answers on one socket, bound to one address, from `start` till `stop`."""
+    """Answers on one socket, bound to one address, from `start` until `stop`."""
 
     def __init__(self, sock: socket.socket, front: Front, tasks: Tasks) -> None:
         self._socket = sock
@@ -26,33 +27,33 @@ class UdpListener:
         self._datagrams = Datagrams(sock)
         self._stopped = False
         self.reads = 0
-        """How often datagrams have been read."""
+        """How often datagrams were read."""
         self.tally = tally_of(sock, "udp")
 
     def start(self) -> None:
-        """Begin to read; what came before waits in the socket."""
+        """Begins to read; earlier datagrams have waited in the socket."""
         self._socket.setblocking(False)
-        asyncio.get_running_loop().add_reader(self._socket, self._read_on)
+        asyncio.get_running_loop().add_reader(self._socket, self._read_repeatedly)
 
     def stop(self) -> None:
-        """Answer what has come, and read no more; nothing where that was done before."""
+        """Answers what has arrived, and stops reading; does nothing if called again."""
         if self._stopped:
             return
         self._stopped = True
-        for _ in range(MOST_LEFT):  # an ICMP error of an earlier answer is no end
+        for _ in range(MOST_LEFT):  # a read that only reports an ICMP error does not end the loop
             if not select.select((self._socket,), (), (), 0)[0]:
                 break
             self._read()
         asyncio.get_running_loop().remove_reader(self._socket)
 
-    def _read_on(self) -> None:
-        """Until nothing is left, or others have their turn: to look again costs less than to be woken again."""
+    def _read_repeatedly(self) -> None:
+        """Reads until nothing is left, but at most AT_ONCE datagrams: reading again costs less than being woken again."""
         left = AT_ONCE
         while left > 0 and (count := self._read()):
             left -= count
 
     def _read(self) -> int:
-        """How many datagrams there were."""
+        """Reads and answers the datagrams that have arrived. Returns their number."""
         box = self._datagrams
         count = box.receive()
         if not count:
@@ -74,11 +75,11 @@ class UdpListener:
                 continue
             ready = ready_at_once(packet[2:]) or make_ready(packet)
             if ready is None:
-                self._other(packet, box.peer(index))
+                self._answer_other(packet, box.peer(index))
                 continue
             rest, kind, rcode = ready
-            if rcode == Rcode.NXDOMAIN and front.walks_for(box.peer(index)[0]):
-                self._other(packet, box.peer(index))
+            if rcode == Rcode.NXDOMAIN and front.may_walk_for(box.peer(index)[0]):
+                self._answer_other(packet, box.peer(index))
                 continue
             reply = packet[:2] + (rest if type(rest) is bytes else rest.next())  # type: ignore[union-attr]  # see prepared
             answer(index, reply)
@@ -88,20 +89,20 @@ class UdpListener:
         box.send()
         if last is not None:
             seconds = time.monotonic() - begun
-            ours.took(seconds, quick)
+            ours.add_duration(seconds, quick)
             if front.log.every:
                 front.log.note(last[0], last[1], _text_of(box.peer(last[2])), "udp", seconds / quick, quick)
         return count
 
     def _is_served(self, packet: bytes, index: int) -> bool:
-        """Whether the client gets answers; if not, it receives a refusal."""
+        """Returns whether the client is served; if not, sends a refusal."""
         peer = self._datagrams.peer(index)
         if self._front.clients.are_served(peer[0]):
             return True
         self._send(self._front.refuse(packet), peer)
         return False
 
-    def _other(self, packet: bytes, peer: tuple[Any, ...]) -> None:
+    def _answer_other(self, packet: bytes, peer: tuple[Any, ...]) -> None:
         begun = time.monotonic()
         answer = self._front.reply(packet, tcp=False, client=peer[0])
         if isinstance(answer, Waiting):
@@ -118,7 +119,7 @@ class UdpListener:
         self._front.count(self.tally.theirs, waiting.query.packet, answer, _text_of(peer), "udp", seconds)
 
     def _send(self, answer: bytes | None, peer: tuple[Any, ...]) -> None:
-        """None: silence."""
+        """Sends an answer; None: no answer."""
         if answer is not None:
             with suppress(OSError):
                 self._socket.sendto(answer, peer)

@@ -1,5 +1,5 @@
-"""Names that are not the cluster's: asked from other resolvers, checked, and remembered for a while.
+"""Names outside the cluster: other resolvers are asked, their answers checked and cached.
 
-`resolve.Upstream` is the way in: one query message in, one complete response message out, whatever upstream does.
-Every bound is a number in `limits`.
+`resolve.Upstream` is the entry: one query message in, one complete response message out, however upstream behaves. All
+limits are in `limits`.
 """

@@ -1,6 +1,6 @@
-"""What of an upstream answer belongs to the question, and how long it may be kept. Pure.
+"""Selects the records of an upstream answer that belong to the question, and how long they may be cached. Pure.
 
-The rest is left out, so that no server can put records of other names into our cache or our clients' caches.
+All others are dropped, so that no server can put records of other names into our cache or our clients' caches.
 """
 
 from collections.abc import Iterable
@@ -15,10 +15,11 @@ from nodeagent.wire.dns.message import NAMES_IN_RDATA, Record, Sections
 
 RRSIG, NSEC, NSEC3, DS = 46, 47, 50, 43
 PROOFS = frozenset({RRSIG, NSEC, NSEC3})
-"""Kept with DO wherever they stand: who wants them checks their signatures, and others get no address from them."""
+"""Kept with DO in every section: a client that wants them checks their signatures, and no client takes addresses from
+them."""
 
 
-class Worth(Enum):
+class AnswerKind(Enum):
     """POSITIVE: data. NEGATIVE: the name or the type does not exist (RFC 2308). FAILURE: everything else."""
 
     POSITIVE = 0
@@ -26,25 +27,25 @@ class Worth(Enum):
     FAILURE = 2
 
 
-class Kept(NamedTuple):
-    """ttl: seconds the whole may be kept; 0 for what may not."""
+class AcceptedRecords(NamedTuple):
+    """The accepted part of an answer. ttl: seconds for which it may be cached; 0: it may not."""
 
     sections: Sections
-    worth: Worth
+    worth: AnswerKind
     ttl: int
 
 
-def belonging(reply: Reply, asked: Asked) -> Kept:
-    """The records that belong to the question, with TTLs as RFC 2181 §8 reads them."""
+def belonging(reply: Reply, asked: Asked) -> AcceptedRecords:
+    """Returns the records that belong to the question, with TTLs as RFC 2181 §8 reads them."""
     chain = aliases(asked, reply.sections.answer)
     wanted = asked.kind
     answer = tuple(
-        _aged(record)
+        _with_valid_ttl(record)
         for record in reply.sections.answer
         if _is_answer(record, wanted, chain) and _class_of(record) == asked.question[-2:]
     )
     authority = tuple(
-        _aged(record)
+        _with_valid_ttl(record)
         for record in reply.sections.authority
         if (
             record.kind in (RecordType.SOA, RecordType.NS, DS)
@@ -54,17 +55,17 @@ def belonging(reply: Reply, asked: Asked) -> Kept:
     )
     targets = {target for record in (*answer, *authority) for target in _targets(record)}
     additional = tuple(
-        _aged(record)
+        _with_valid_ttl(record)
         for record in reply.sections.additional
         if record.owner.lower() in targets
         and (record.kind in (RecordType.A, RecordType.AAAA) or (asked.ok and record.kind == RRSIG))
     )
     sections = Sections(answer, authority, additional)
-    return _judged(reply.rcode, sections, asked, chain)
+    return _classify(reply.rcode, sections, asked, chain)
 
 
 def aliases(asked: Asked, answer: Iterable[Record]) -> tuple[bytes, ...]:
-    """The name asked for and those it leads to by CNAME, lower-case; a loop is followed once round."""
+    """Returns the name asked for and those to which CNAMEs lead from it, lower-case; a loop is followed once."""
     targets = {record.owner.lower(): record.rdata.lower() for record in answer if record.kind == RecordType.CNAME}
     chain = [asked.name]
     if asked.kind in (RecordType.CNAME, RecordType.ANY):
@@ -74,22 +75,22 @@ def aliases(asked: Asked, answer: Iterable[Record]) -> tuple[bytes, ...]:
     return tuple(chain)
 
 
-def _judged(rcode: int, sections: Sections, asked: Asked, chain: tuple[bytes, ...]) -> Kept:
+def _classify(rcode: int, sections: Sections, asked: Asked, chain: tuple[bytes, ...]) -> AcceptedRecords:
     every = (*sections.answer, *sections.authority, *sections.additional)
     shortest = min((record.ttl for record in every), default=0)
     if rcode not in (Rcode.NOERROR, Rcode.NXDOMAIN):
-        return Kept(sections, Worth.FAILURE, 0)
+        return AcceptedRecords(sections, AnswerKind.FAILURE, 0)
     final = any(
         record.owner.lower() == chain[-1] and (asked.kind in (record.kind, RecordType.ANY))
         for record in sections.answer
     )
     if rcode == Rcode.NOERROR and final:
-        return Kept(sections, Worth.POSITIVE, shortest)
+        return AcceptedRecords(sections, AnswerKind.POSITIVE, shortest)
     zones = [record for record in sections.authority if record.kind == RecordType.SOA]
     if len(zones) != 1 or not is_below(chain[-1], zones[0].owner.lower()):
-        return Kept(sections, Worth.NEGATIVE, 0)
+        return AcceptedRecords(sections, AnswerKind.NEGATIVE, 0)
     minimum = int.from_bytes(zones[0].rdata[-4:], "big")
-    return Kept(sections, Worth.NEGATIVE, min(shortest, minimum))
+    return AcceptedRecords(sections, AnswerKind.NEGATIVE, min(shortest, minimum))
 
 
 def _is_answer(record: Record, wanted: int, chain: tuple[bytes, ...]) -> bool:
@@ -100,15 +101,15 @@ def _is_answer(record: Record, wanted: int, chain: tuple[bytes, ...]) -> bool:
 
 
 def _targets(record: Record) -> tuple[bytes, ...]:
-    """Names whose addresses may stand in the additional section."""
+    """Returns the names whose addresses may be in the additional section."""
     if record.kind not in (RecordType.NS, RecordType.MX, RecordType.SRV):
         return ()
     before, _ = NAMES_IN_RDATA[RecordType(record.kind)]
     return (record.rdata[before:].lower(),)
 
 
-def _aged(record: Record) -> Record:
-    """A TTL with its highest bit set counts as 0 (RFC 2181 §8)."""
+def _with_valid_ttl(record: Record) -> Record:
+    """Returns the record; its TTL is 0 if the highest bit was set (RFC 2181 §8)."""
     return record._replace(ttl=0) if record.ttl >> 31 else record
 
 

@@ -1,31 +1,32 @@
-"""What was answered lately. Bounded in entries and bytes, and in the share of each client. Pure."""
+"""Recent answers of upstream. Bounded in entries, in bytes, and in the share of each client. Pure."""
 
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nodeagent.names.shares import Client, Shares
-from nodeagent.names.upstream.belonging import Worth
+from nodeagent.names.upstream.belonging import AnswerKind
 from nodeagent.names.upstream.limits import CacheLimits
 from nodeagent.names.upstream.prepared_reply import Prepared
 from nodeagent.names.upstream.upstream_question import Asked
 
 OVERHEAD = 500
-"""Bytes that an entry takes beside its question and records."""
+"""Bytes of memory for an entry beside its question and records."""
 TTL_COST = 120
-"""Bytes for the place and the value of one TTL."""
+"""Bytes of memory for the place and the value of one TTL."""
 
 
 UNIT_BYTES = 1024
-"""What shares are measured in."""
+"""The unit of shares, in bytes."""
 
 
 @dataclass(slots=True)
 class Entry:
-    """Times are the clock's. client: who asked for it first. rests_until: until then it is stale and nobody is asked."""
+    """A cached answer. Times are those of the caller's clock. client: the one that asked first. rests_until: until then
+    the stale answer is used without asking upstream."""
 
     answer: Prepared
-    worth: Worth
+    worth: AnswerKind
     stored: float
     expires: float
     size: int
@@ -33,18 +34,18 @@ class Entry:
     rests_until: float = 0.0
 
     def age(self, now: float) -> int:
-        """Whole seconds since it was stored."""
+        """Returns the whole seconds since it was stored."""
         return max(0, int(now - self.stored))
 
     @property
     def units(self) -> int:
-        """What it counts in the share of its client."""
+        """Its size in the share of its client."""
         return 1 + self.size // UNIT_BYTES
 
 
-class Shelf:
-    """Entries by question; holds at most `entries`, and `size` bytes of them. When it is full, the client with the largest
-    share loses the one of its entries that nobody asked for the longest."""
+class BoundedEntries:
+    """Entries by question; at most `entries`, and `size` bytes. When it is full, the client with the largest share
+    loses its least recently used entry."""
 
     def __init__(self, entries: int, size: int) -> None:
         self._most = entries
@@ -90,25 +91,25 @@ class Shelf:
 
 
 class Cache:
-    """Times are given by the caller, in seconds of one clock that never goes back. Answers with data, denials and failures
-    have a shelf each, so that names that do not exist push out no others."""
+    """Times are the caller's, in seconds of one clock that never goes back. Answers with data, denials and failures are
+    stored separately, so that names that do not exist push out no others."""
 
     def __init__(self, limits: CacheLimits) -> None:
         self._limits = limits
-        self._answers = Shelf(limits.entries, limits.size)
-        self._denials = Shelf(limits.denials, limits.denials_size)
-        self._failures = Shelf(limits.failures, limits.size)
+        self._answers = BoundedEntries(limits.entries, limits.size)
+        self._denials = BoundedEntries(limits.denials, limits.denials_size)
+        self._failures = BoundedEntries(limits.failures, limits.size)
 
     def __len__(self) -> int:
         return len(self._answers) + len(self._denials)
 
     @property
     def size(self) -> int:
-        """Bytes of all answers, about."""
+        """Bytes of all answers, estimated."""
         return self._answers.size + self._denials.size
 
     def fresh(self, asked: Asked, now: float) -> Entry | None:
-        """The answer, or a failure of a moment ago if there is no stale one to be had."""
+        """Returns a valid answer; or a recent failure, if there is no stale answer; or None."""
         entry = self._answers.get(asked)
         if entry is not None and now < entry.expires:
             return entry
@@ -121,7 +122,7 @@ class Cache:
         return failure if failure is not None and now < failure.expires else None
 
     def stale(self, asked: Asked, now: float) -> Entry | None:
-        """A positive answer past its time that may stand in for a new one (RFC 8767); never a negative one."""
+        """Returns an expired positive answer that may be used instead of a new one (RFC 8767); never a negative one."""
         entry = self._answers.get(asked)
         if entry is None or now < entry.expires:
             return None
@@ -130,9 +131,9 @@ class Cache:
             return None
         return entry
 
-    def put(self, asked: Asked, answer: Prepared, worth: Worth, ttl: int, now: float, client: Client) -> None:
-        """Take in what upstream said. It always replaces what was known, even if it may not be kept itself."""
-        positive = worth is Worth.POSITIVE
+    def put(self, asked: Asked, answer: Prepared, worth: AnswerKind, ttl: int, now: float, client: Client) -> None:
+        """Stores an answer of upstream. It replaces every earlier one, even if it may not be cached itself."""
+        positive = worth is AnswerKind.POSITIVE
         kept = min(ttl, self._limits.longest if positive else self._limits.longest_negative)
         for shelf in (self._answers, self._denials, self._failures):
             shelf.drop(asked)
@@ -141,18 +142,19 @@ class Cache:
             (self._answers if positive else self._denials).put(asked, entry)
 
     def fail(self, asked: Asked, answer: Prepared, now: float, client: Client) -> None:
-        """Asking failed: a stale answer is good for a while without asking, anything else fails for a moment."""
+        """Records that asking failed: a stale answer is used for a while without asking, otherwise the failure is
+        cached briefly."""
         entry = self.stale(asked, now)
         if entry is not None:
             entry.rests_until = now + self._limits.rest
             return
         end = now + self._limits.failure
-        self._failures.put(asked, Entry(answer, Worth.FAILURE, now, end, cost(asked, answer), client))
+        self._failures.put(asked, Entry(answer, AnswerKind.FAILURE, now, end, cost(asked, answer), client))
 
-    def distrust(self, now: float) -> None:
-        """Other servers are asked from now on: what is known is stale, and what is not known is forgotten."""
-        self._failures = Shelf(self._limits.failures, self._limits.size)
-        self._denials = Shelf(self._limits.denials, self._limits.denials_size)
+    def expire_all(self, now: float) -> None:
+        """Marks all answers as stale and drops denials and failures, because other servers are asked from now on."""
+        self._failures = BoundedEntries(self._limits.failures, self._limits.size)
+        self._denials = BoundedEntries(self._limits.denials, self._limits.denials_size)
         for entry in self._answers.entries():
             entry.expires = min(entry.expires, now)
             entry.rests_until = 0.0
@@ -162,5 +164,5 @@ class Cache:
 
 
 def cost(asked: Asked, answer: Prepared) -> int:
-    """Bytes of memory, about."""
+    """Returns the bytes of memory for an entry, estimated."""
     return OVERHEAD + len(asked.question) + len(answer.records) + TTL_COST * len(answer.ttls)

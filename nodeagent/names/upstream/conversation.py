@@ -1,11 +1,11 @@
-"""One question to one server: by UDP and, if it does not fit or somebody else answers too, by TCP."""
+"""Asks one server one question: by UDP, then by TCP if the answer does not fit or other packets arrive."""
 
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 
 from nodeagent.names.upstream.limits import AskLimits
-from nodeagent.names.upstream.reply import Doubt, Reply, read_reply
+from nodeagent.names.upstream.reply import RejectReason, Reply, read_reply
 from nodeagent.names.upstream.transport import Transport
 from nodeagent.names.upstream.upstream_address import Server
 from nodeagent.names.upstream.upstream_health import Health
@@ -14,13 +14,13 @@ from nodeagent.wire.dns.codes import Rcode
 
 
 class NoAnswerError(Exception):
-    """What came by TCP is no answer to our question."""
+    """The message that came by TCP does not answer our question."""
 
 
-class Conversation:
-    """chance: a random number below its argument, from a source that cannot be guessed.
+class ServerConversation:
+    """Asks servers. chance: returns an unpredictable random number below its argument.
 
-    mix_case: spell questions in random letter case and want it back (0x20). A server that does not keep it is asked
+    mix_case: spell questions in random letter case and expect it back (0x20). If a server changes the case, it is asked
     by TCP.
     """
 
@@ -40,15 +40,15 @@ class Conversation:
         self._mix_case = mix_case
 
     async def ask(self, server: Server, asked: Asked, *, stream: bool = False) -> Reply:
-        """The server's answer, whatever its rcode. stream: by TCP from the start. Has no end of its own.
-
-        Raises OSError or NoAnswerError. A server that does not know EDNS is asked without from then on (RFC 6891, 7).
+        """Returns the server's answer, whatever its rcode. stream: by TCP from the start. The caller must set a
+        timeout.
+        Raises OSError or NoAnswerError. A server that refuses EDNS is then asked without it for a while (RFC 6891, 7).
         """
         loop = asyncio.get_running_loop()
         edns = self._health.takes_edns(server, loop.time())
         reply = await self._ask(server, asked, stream, self._limits.payload if edns else 0)
         if edns and not reply.edns and reply.rcode in (Rcode.FORMERR, Rcode.NOTIMP):
-            self._health.plain(server, loop.time())
+            self._health.mark_without_edns(server, loop.time())
             reply = await self._ask(server, asked, stream, 0)
         return reply
 
@@ -60,12 +60,12 @@ class Conversation:
         ident = self._chance(1 << 16)
         packet = await self._transport.stream(server, asked.packet(ident, asked.question, payload))
         answer = read_reply(packet, ident, asked.question)
-        if isinstance(answer, Doubt) or answer.truncated:
-            raise NoAnswerError(f"{server} sent something else by TCP")
+        if isinstance(answer, RejectReason) or answer.truncated:
+            raise NoAnswerError(f"{server} sent no answer to our question by TCP")
         return answer
 
     async def _by_datagram(self, server: Server, asked: Asked, payload: int) -> Reply | None:
-        """None when TCP is wanted: too many strangers, or the answer is in other letters than the question."""
+        """Returns the answer by UDP; None if TCP is needed: too many wrong packets, or the letter case was changed."""
         ident = self._chance(1 << 16)
         question = asked.question
         if self._mix_case:
@@ -78,6 +78,6 @@ class Conversation:
                 if isinstance(reply, Reply):
                     return reply
                 strangers += 1
-                if reply is Doubt.SPELLING or strangers >= self._limits.strangers:
+                if reply is RejectReason.SPELLING or strangers >= self._limits.strangers:
                     return None
         return None

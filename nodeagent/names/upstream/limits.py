@@ -1,16 +1,16 @@
-"""Every bound of the upstream side, in seconds, bytes and pieces. Pure."""
+"""The limits of the upstream side, in seconds, bytes and numbers. Pure."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class CacheLimits:
-    """entries, size: answers with data that are kept, and bytes they may take together; denials, denials_size: the same of
-    answers that there is no such name or no such data; failures: failed questions remembered.
+    """entries, size: answers with data, and their bytes; denials, denials_size: the same for answers that there is no
+    such name or no such data; failures: failed questions.
 
-    longest, longest_negative: what a TTL is cut to. failure: how long a failed question is not asked again.
-    stale: how long after its end a positive answer may still stand in (RFC 8767). stale_ttl: what clients then get.
-    rest: how long a stale answer is given without asking, after asking failed.
+    longest, longest_negative: upper limits of a TTL. failure: how long a failed question is not asked again. stale: how
+    long after it expired a positive answer may be used (RFC 8767). stale_ttl: the TTL that clients then get. rest: how
+    long a stale answer is used without asking, after asking failed.
     """
 
     entries: int = 10_000
@@ -28,14 +28,13 @@ class CacheLimits:
 
 @dataclass(frozen=True, slots=True)
 class AskLimits:
-    """questions, waiting: different questions under way, of which one client has half at most, and queries that wait for
+    """questions: different questions in progress, of which one client has half at most. waiting: queries that wait for
     them.
 
-    hedge: until a second server is asked; again: until all are asked once more; stream: until TCP is tried;
-    total: until a question has failed; second_best: how long others may still answer after one refused. servers: how many are asked for one question.
-    stale_patience: how long a client waits before it gets a stale answer.
-    strangers: answers that are not ours, on one socket, until TCP is used instead.
-    payload: the EDNS size we announce.
+    hedge: time until a second server is asked; again: until all are asked once more; stream: until TCP is tried; total:
+    until a question has failed; second_best: how long other servers may still answer after one refused. servers: how
+    many are asked for one question. stale_patience: how long a client waits before it gets a stale answer. strangers:
+    wrong packets on one socket until TCP is used instead. payload: the EDNS size that we announce.
     """
 
     questions: int = 1_000
@@ -55,7 +54,7 @@ class AskLimits:
 class HealthLimits:
     """failures: in a row, until a server is asked last. first, longest: pauses between probes of such a server.
 
-    probe: how long a probe waits for its answer. plain: how long a server that refused EDNS is asked without.
+    probe: timeout of a probe. plain: how long a server that refused EDNS is asked without it.
     """
 
     failures: int = 3

@@ -1,4 +1,4 @@
-"""The node's own resolvers, followed as resolv.conf changes."""
+"""The node's own resolvers, read again as resolv.conf changes."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Resolvers(Protocol):
-    """Who is asked for names that no stub zone has."""
+    """Knows the servers for names that are in no stub zone."""
 
     @property
     def servers(self) -> tuple[Server, ...]: ...
@@ -26,20 +26,20 @@ class Resolvers(Protocol):
 
 
 class FixedResolvers:
-    """The configured ones."""
+    """The configured servers."""
 
     def __init__(self, servers: Collection[Server]) -> None:
         self.servers = tuple(servers)
 
     async def run(self, changed: Callable[[], None]) -> None:
-        """Nothing ever changes."""
+        """Returns at once: the servers never change."""
 
 
 class NodeResolvers:
-    """behind: what systemd-resolved writes for programs that do not want its stub.
+    """The servers of resolv.conf. behind: the file that systemd-resolved writes for programs that do not want its stub.
 
-    The files are read by name every two seconds: they are replaced, linked and mounted over, and a look costs less
-    than 0.1 ms. A file that vanished or lists nobody leaves the last list in force.
+    The files are read by path every two seconds, because they are replaced, linked and mounted over; reading takes less
+    than 0.1 ms. If a file vanishes or lists no server, the last list stays in use.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class NodeResolvers:
         self._look_seconds = look_seconds
         self._conf = ResolvConf()
         self._servers: tuple[Server, ...] = ()
-        self._look()
+        self._reread()
 
     @property
     def servers(self) -> tuple[Server, ...]:
@@ -62,19 +62,19 @@ class NodeResolvers:
 
     @property
     def search(self) -> tuple[str, ...]:
-        """The node's search domains, without last dots."""
+        """The node's search domains, without trailing dots."""
         return self._conf.search
 
     async def run(self, changed: Callable[[], None]) -> None:
-        """Follow the files; `changed` is called after the list of servers is another. Ends only by cancellation."""
+        """Follows the files; calls `changed` after the list of servers changed. Ends only when cancelled."""
         while True:
             await asyncio.sleep(self._look_seconds)
-            if self._look():
+            if self._reread():
                 logger.info("upstream resolvers of %s: %s", self._path, ", ".join(map(str, self._servers)))
                 changed()
 
-    def _look(self) -> bool:
-        """Whether the servers changed."""
+    def _reread(self) -> bool:
+        """Reads the files. Returns whether the servers changed."""
         conf = _read(self._path)
         if not conf.nameservers:
             return False
@@ -84,12 +84,12 @@ class NodeResolvers:
 
 
 def resolvers_here(path: Path = RESOLV_CONF, behind: Path = BEHIND_STUB) -> tuple[Server, ...]:
-    """Whom this node asks now; reads two small files."""
+    """Returns the servers that this node uses now; reads two small files."""
     return servers_behind(_read(path), _read(behind))
 
 
 def _read(path: Path) -> ResolvConf:
-    """Empty when there is no such file."""
+    """Returns the contents of a resolv.conf; empty if there is no such file."""
     try:
         with path.open("rb") as file:
             return parse_resolv_conf(file.read(LARGEST).decode(errors="replace"))

@@ -1,8 +1,8 @@
-"""An answer as bytes that fit every client who asked the same, but for letter case, id, flags and age. Pure."""
+"""An answer as bytes that serve all clients with the same question; only letter case, id, flags and age differ. Pure."""
 
 from dataclasses import dataclass
 
-from nodeagent.names.upstream.belonging import Kept
+from nodeagent.names.upstream.belonging import AcceptedRecords
 from nodeagent.names.upstream.reply import Reply
 from nodeagent.names.upstream.upstream_question import AD, Asked
 from nodeagent.wire.dns.codes import CD, HEADER_RCODE, QR, RA, RD, TCP_LIMIT, Rcode
@@ -13,7 +13,8 @@ from nodeagent.wire.dns.query import Query
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """counts: of the three sections. records: their bytes. ttls: offset and seconds of each TTL in them."""
+    """counts: records in the three sections. records: their bytes. ttls: offset in these bytes, and seconds, of each
+    TTL."""
 
     rcode: int
     flags: int
@@ -22,10 +23,9 @@ class Prepared:
     ttls: tuple[tuple[int, int], ...]
 
     def for_client(self, query: Query, *, age: int = 0, at_most: int = 1 << 31, stale_ttl: int | None = None) -> bytes:
-        """The complete response. age: seconds it was kept. at_most: what TTLs are cut to before they count down.
-
-        stale_ttl: every TTL, for an answer whose own have run out.
-        """
+        """Returns the complete response. age: seconds since it was stored. at_most: upper limit of TTLs before `age` is
+        subtracted.
+        stale_ttl: if given, the value of every TTL, for an answer that has expired."""
         records = bytearray(self.records)
         for offset, ttl in self.ttls:
             left = max(0, min(ttl, at_most) - age) if stale_ttl is None else stale_ttl
@@ -45,8 +45,8 @@ class Prepared:
         return b"".join((header, query.question, records, opt))
 
 
-def prepare(reply: Reply, kept: Kept, asked: Asked) -> Prepared | None:
-    """None when it would be longer than a message can be."""
+def prepare(reply: Reply, kept: AcceptedRecords, asked: Asked) -> Prepared | None:
+    """Returns the answer as bytes; None if it is longer than a message can be."""
     writer = Writer(asked.question)
     for section in kept.sections:
         for record in section:
@@ -59,7 +59,7 @@ def prepare(reply: Reply, kept: Kept, asked: Asked) -> Prepared | None:
 
 
 def failed(rcode: Rcode = Rcode.SERVFAIL) -> Prepared:
-    """An answer of no records; we would have recursed."""
+    """Returns an answer without records; RA is set because recursion is available."""
     return Prepared(rcode, RA, (0, 0, 0), b"", ())
 
 
@@ -68,7 +68,7 @@ def counts_of(sections: Sections) -> tuple[int, int, int]:
 
 
 def find_ttls(records: bytes, sections: Sections) -> tuple[tuple[int, int], ...]:
-    """Where the TTLs stand in what `Writer` wrote, in order."""
+    """Returns offset and seconds of each TTL in what `Writer` wrote, in order."""
     found = []
     at = 0
     for section in sections:

@@ -1,4 +1,4 @@
-"""One question to several servers, the later ones only if the earlier ones are slow or fail."""
+"""Asks several servers one question; the later ones only if the earlier ones are slow or fail."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from nodeagent.names.upstream.conversation import NoAnswerError
 from nodeagent.names.upstream.limits import AskLimits
 from nodeagent.names.upstream.reply import Reply
 from nodeagent.names.upstream.schedule import Step, schedule
-from nodeagent.names.upstream.transport import OURS
+from nodeagent.names.upstream.transport import LOCAL_ERRORS
 from nodeagent.names.upstream.upstream_address import Server
 from nodeagent.names.upstream.upstream_health import Health
 from nodeagent.names.upstream.upstream_question import Asked
@@ -18,15 +18,15 @@ from nodeagent.wire.dns.codes import Rcode
 GOOD = frozenset({Rcode.NOERROR, Rcode.NXDOMAIN})
 
 
-class Asks(Protocol):
-    """One server at a time."""
+class CanAsk(Protocol):
+    """Asks one server one question."""
 
     async def ask(self, server: Server, asked: Asked, *, stream: bool = False) -> Reply: ...
 
 
 @dataclass(slots=True)
 class Race:
-    """The state of one question. second_best: a refusal or failure that some server has sent. ends: loop time."""
+    """The state of one question. second_best: a refusal or failure that a server has sent. ends: loop time."""
 
     steps: list[Step]
     ends: float
@@ -37,16 +37,16 @@ class Race:
 
 
 class Asker:
-    """hedges: how often another server was asked because the one before was slow."""
+    """Asks several servers. hedges: how often another server was asked because the one before was slow."""
 
-    def __init__(self, conversation: Asks, health: Health, limits: AskLimits) -> None:
+    def __init__(self, conversation: CanAsk, health: Health, limits: AskLimits) -> None:
         self._conversation = conversation
         self._health = health
         self._limits = limits
         self.hedges = 0
 
     async def ask(self, asked: Asked, servers: Sequence[Server]) -> Reply | None:
-        """The first good answer; else a server's refusal; None when nobody said anything in time."""
+        """Returns the first good answer; else a server's refusal; None if no server answered in time."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         race = Race(list(schedule(servers, self._limits)), began + self._limits.total)
@@ -58,17 +58,19 @@ class Asker:
                     if not race.tries and not race.steps:
                         break
                     until = min(race.ends, began + race.steps[0].at) if race.steps else race.ends
-                    reply = await self._first(group, race, asked, max(0.0, until - loop.time()))
+                    reply = await self._next_good_reply(group, race, asked, max(0.0, until - loop.time()))
                     if reply is not None:
                         return reply
-                self._silent(race, None)
+                self._count_silent_servers(race, None)
             finally:
                 for task in race.tries:
                     task.cancel()
         return race.second_best
 
-    async def _first(self, group: asyncio.TaskGroup, race: Race, asked: Asked, patience: float) -> Reply | None:
-        """A good answer that came within `patience`; tries that failed make room for the next server."""
+    async def _next_good_reply(
+        self, group: asyncio.TaskGroup, race: Race, asked: Asked, patience: float
+    ) -> Reply | None:
+        """Returns a good answer that arrives within `patience` seconds, or None. A failed try starts the next."""
         if not race.tries:
             await asyncio.sleep(patience)
             return None
@@ -77,31 +79,31 @@ class Asker:
             step, _ = race.tries.pop(task)
             reply = task.result()
             if reply is not None and reply.rcode in GOOD:
-                self._silent(race, step.server)
+                self._count_silent_servers(race, step.server)
                 return reply
-            self._go_on(group, race, asked, step, reply)
+            self._try_next(group, race, asked, step, reply)
         return None
 
     def _try(self, group: asyncio.TaskGroup, race: Race, asked: Asked, step: Step) -> None:
         if race.tries and step.server not in race.tried:
             self.hedges += 1
         race.tried.add(step.server)
-        task = group.create_task(self._answer_of(step, asked), name=f"ask {step.server}")
+        task = group.create_task(self._ask_server(step, asked), name=f"ask {step.server}")
         race.tries[task] = step, asyncio.get_running_loop().time()
 
-    async def _answer_of(self, step: Step, asked: Asked) -> Reply | None:
-        """None when the server cannot be reached; its health has been updated."""
+    async def _ask_server(self, step: Step, asked: Asked) -> Reply | None:
+        """Returns the server's answer, and updates its health; None if it cannot be reached."""
         try:
             reply = await self._conversation.ask(step.server, asked, stream=step.stream)
         except (OSError, NoAnswerError) as error:
-            if not (isinstance(error, OSError) and error.errno in OURS):
+            if not (isinstance(error, OSError) and error.errno in LOCAL_ERRORS):
                 self._health.failed(step.server, asyncio.get_running_loop().time())
             return None
         self._health.answered(step.server)
         return reply
 
-    def _go_on(self, group: asyncio.TaskGroup, race: Race, asked: Asked, step: Step, reply: Reply | None) -> None:
-        """A server failed or refused: the next one that was not asked yet is asked at once."""
+    def _try_next(self, group: asyncio.TaskGroup, race: Race, asked: Asked, step: Step, reply: Reply | None) -> None:
+        """After a failure or refusal: asks the next server that was not asked yet."""
         if reply is None:
             race.failed.add(step.server)
         else:
@@ -113,8 +115,8 @@ class Asker:
             race.steps.remove(fresh)
             self._try(group, race, asked, fresh)
 
-    def _silent(self, race: Race, winner: Server | None) -> None:
-        """Servers that were asked long enough ago and have said nothing, each once for one question."""
+    def _count_silent_servers(self, race: Race, winner: Server | None) -> None:
+        """Counts a failure for each server that was asked long enough ago and has not answered; once for each question."""
         now = asyncio.get_running_loop().time()
         slow = {
             step.server

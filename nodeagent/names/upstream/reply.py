@@ -1,4 +1,4 @@
-"""What comes back from a server: is it the answer to our question, and what does it say? Pure."""
+"""Reads a packet from a server: is it the answer to our question, and what does it contain? Pure."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -9,10 +9,10 @@ from nodeagent.wire.dns.codes import HEADER_SIZE, QR, RA, TC, Rcode, RecordType
 from nodeagent.wire.dns.message import BadMessage, Record, Sections, read_message
 
 MOST_RECORDS = 2048
-"""In one answer; reading as many takes less than the 50 ms that the event loop may be held."""
+"""Records in one answer; reading so many takes less than the 50 ms for which the event loop may be held."""
 
 _SMALLEST_SOA = 22
-"""Two names of the root and five numbers (RFC 1035, 3.3.13)."""
+"""Bytes of two root names and five numbers (RFC 1035, 3.3.13)."""
 
 
 class Reply(NamedTuple):
@@ -26,18 +26,16 @@ class Reply(NamedTuple):
     sections: Sections
 
 
-class Doubt(Enum):
-    """Why a packet is not taken as the answer. STRANGER: not to our question. SPELLING: to it, in other letters."""
+class RejectReason(Enum):
+    """Why a packet is rejected. STRANGER: it does not answer our question. SPELLING: it does, but in other letter case."""
 
     STRANGER = 0
     SPELLING = 1
 
 
-def read_reply(packet: bytes, ident: int, question: bytes, *, exact: bool = False) -> Reply | Doubt:
-    """The answer in `packet` to our question. exact: its letter case must have come back, too.
-
-    A broken packet is a stranger's: who guesses at answers may send one with the right id.
-    """
+def read_reply(packet: bytes, ident: int, question: bytes, *, exact: bool = False) -> Reply | RejectReason:
+    """Returns the answer in `packet` to our question, or why it is rejected. exact: the letter case must be unchanged.
+    A malformed packet counts as STRANGER: an attacker who guesses answers may send one with the right id."""
     if len(packet) == HEADER_SIZE and _is_bare_failure(packet, ident):
         return Reply(
             rcode=packet[3] & 0x0F,
@@ -48,17 +46,17 @@ def read_reply(packet: bytes, ident: int, question: bytes, *, exact: bool = Fals
             sections=Sections(),
         )
     if not _is_ours(packet, ident, question):
-        return Doubt.STRANGER
+        return RejectReason.STRANGER
     if exact and packet[HEADER_SIZE : HEADER_SIZE + len(question)] != question:
-        return Doubt.SPELLING
+        return RejectReason.SPELLING
     truncated = bool(packet[2] & TC)
     try:
         sections = Sections() if truncated else read_message(packet)[1]
     except BadMessage:
-        return Doubt.STRANGER
+        return RejectReason.STRANGER
     options = [record for record in sections.additional if record.kind == RecordType.OPT]
     if len(options) > 1 or any(map(is_broken, (*sections.answer, *sections.authority, *sections.additional))):
-        return Doubt.STRANGER
+        return RejectReason.STRANGER
     return Reply(
         rcode=packet[3] & 0x0F | (options[0].ttl >> 24 << 4 if options else 0),
         validated=bool(packet[3] & AD),
@@ -70,7 +68,7 @@ def read_reply(packet: bytes, ident: int, question: bytes, *, exact: bool = Fals
 
 
 def _is_ours(packet: bytes, ident: int, question: bytes) -> bool:
-    """Whether it is an answer of bearable size with our id and our question, in any letter case."""
+    """Returns whether it is an answer of acceptable size with our id and our question, in any letter case."""
     if len(packet) < HEADER_SIZE or packet[:2] != ident.to_bytes(2, "big") or packet[4:6] != b"\0\1":
         return False
     if not packet[2] & QR or packet[2] & 0x78:
@@ -82,7 +80,7 @@ def _is_ours(packet: bytes, ident: int, question: bytes) -> bool:
 
 
 def _is_bare_failure(packet: bytes, ident: int) -> bool:
-    """A header that says only that it went wrong, as servers without EDNS answer it; nothing in it can mislead."""
+    """Returns whether it is a header with an error and nothing else, as servers without EDNS send it."""
     return (
         packet[:2] == ident.to_bytes(2, "big")
         and packet[2] & (QR | 0x78 | TC) == QR
@@ -92,7 +90,7 @@ def _is_bare_failure(packet: bytes, ident: int) -> bool:
 
 
 def is_broken(record: Record) -> bool:
-    """Whether its data cannot be what its type says; the data of most types is not looked at."""
+    """Returns whether the length of its data is wrong for its type; most types are not checked."""
     match record.kind:
         case RecordType.A:
             return len(record.rdata) != Family.IPV4.address_length

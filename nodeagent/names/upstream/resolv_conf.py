@@ -1,24 +1,24 @@
-"""What resolv.conf says, as resolv.conf(5) describes it, and which servers follow from it. Pure."""
+"""Parses resolv.conf, as resolv.conf(5) describes it, and selects the servers. Pure."""
 
 from dataclasses import dataclass
 
 from nodeagent.names.upstream.upstream_address import Server, canonical
 
 STUBS = frozenset({"127.0.0.53", "127.0.0.54"})
-"""Where systemd-resolved listens on the node (systemd-resolved.service(8))."""
+"""Addresses at which systemd-resolved listens on the node (systemd-resolved.service(8))."""
 MOST = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvConf:
-    """nameservers: at most `MOST`, in order. search: domains without their last dot, in order."""
+    """nameservers: at most `MOST`, in order. search: domains without their trailing dot, in order."""
 
     nameservers: tuple[Server, ...] = ()
     search: tuple[str, ...] = ()
 
 
 def parse_resolv_conf(text: str) -> ResolvConf:
-    """Lines that say nothing we know are passed over; of several search or domain lines the last counts."""
+    """Returns the contents. Unknown lines are ignored; of several search or domain lines the last one counts."""
     servers: dict[Server, None] = {}
     search: tuple[str, ...] = ()
     for line in text.splitlines():
@@ -35,10 +35,10 @@ def parse_resolv_conf(text: str) -> ResolvConf:
 
 
 def servers_behind(conf: ResolvConf, behind: ResolvConf) -> tuple[Server, ...]:
-    """The resolvers that systemd-resolved itself asks, when `conf` names only its stub; else those of `conf`.
+    """Returns the servers that systemd-resolved itself asks, if `conf` names only its stub; else those of `conf`.
 
-    behind: what systemd-resolved writes for programs that do not want its stub. Without it the stub has to do: it is
-    reachable, because we share the node's network namespace.
+    behind: the file that systemd-resolved writes for programs that do not want its stub. Without it the stub is used,
+    which we can reach because we share the node's network namespace.
     """
     through_stub = conf.nameservers and all(server.address in STUBS for server in conf.nameservers)
     real = tuple(server for server in behind.nameservers if server.address not in STUBS)

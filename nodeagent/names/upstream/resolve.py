@@ -1,4 +1,4 @@
-"""One question in, one answer out: from the cache, from an equal question under way, or from the servers."""
+"""Answers one question: from the cache, from the same question already in progress, or from the servers."""
 
 import asyncio
 import logging
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from nodeagent.model.name_counts import UpstreamCounts
 from nodeagent.names.shares import NOBODY, Client, Shares
-from nodeagent.names.upstream.belonging import Worth, belonging
+from nodeagent.names.upstream.belonging import AnswerKind, belonging
 from nodeagent.names.upstream.cache import Cache, Entry
-from nodeagent.names.upstream.conversation import Conversation
+from nodeagent.names.upstream.conversation import ServerConversation
 from nodeagent.names.upstream.limits import Limits
 from nodeagent.names.upstream.node_resolvers import Resolvers
 from nodeagent.names.upstream.prepared_reply import Prepared, failed, prepare
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Counts:
-    """How often, since the start. joined: waited for an equal question. full: turned away, too many under way."""
+    """Counters since the start. joined: waited for the same question. full: rejected because too many were in progress."""
 
     requests: int = 0
     hits: int = 0
@@ -44,7 +44,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """good: the answer says whether there is data; a failure does not."""
+    """good: the answer has data or a denial; False for a failure."""
 
     answer: Prepared
     good: bool
@@ -54,9 +54,9 @@ FAILED = Resolution(failed(), good=False)
 
 
 class Upstream:
-    """resolvers: who is asked for what no stub zone has. listening, node_addresses: what we are ourselves.
-
-    chance: a random number below its argument that nobody can guess. mix_case: see `Conversation`.
+    """Resolves names outside our zones.
+    resolvers: the servers for names that are in no stub zone. listening, node_addresses: our own addresses, which are
+    never asked. chance: returns an unpredictable random number below its argument. mix_case: see `ServerConversation`.
     """
 
     def __init__(
@@ -78,7 +78,9 @@ class Upstream:
         self._limits = limits
         self._cache = Cache(limits.cache)
         self._health = Health(limits.health, lambda: self._probes.wake())
-        conversation = Conversation(transport or Sockets(), self._health, limits.ask, chance=chance, mix_case=mix_case)
+        conversation = ServerConversation(
+            transport or Sockets(), self._health, limits.ask, chance=chance, mix_case=mix_case
+        )
         self._probes = Probes(conversation, self._health, limits.health, chance)
         self._asker = Asker(conversation, self._health, limits.ask)
         self._under_way: dict[Asked, asyncio.Task[Resolution]] = {}
@@ -89,7 +91,7 @@ class Upstream:
 
     @property
     def servers(self) -> tuple[ServerState, ...]:
-        """Every server and how it is."""
+        """The state of every server."""
         return self._health.states
 
     @property
@@ -99,11 +101,11 @@ class Upstream:
 
     @property
     def cached(self) -> tuple[int, int]:
-        """Entries of the cache, and their bytes."""
+        """The entries of the cache, and their bytes."""
         return len(self._cache), self._cache.size
 
     def figures(self) -> UpstreamCounts:
-        """What was counted so far, and which servers are down."""
+        """Returns the counters, and which servers are down."""
         counts, (cached, size) = self.counts, self.cached
         return UpstreamCounts(
             counts.requests,
@@ -118,35 +120,35 @@ class Upstream:
         )
 
     async def run(self) -> None:
-        """Owns everything that is under way; queries fail before and after. Ends only by cancellation."""
-        self._know()
+        """Owns all tasks; before and after it runs, queries fail. Ends only when cancelled."""
+        self._update_probes()
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
-                tasks.create_task(self._resolvers.run(self._changed), name="upstream resolvers")
+                tasks.create_task(self._resolvers.run(self._on_resolvers_changed), name="upstream resolvers")
                 tasks.create_task(self._probes.run(), name="upstream probes")
         finally:
             self._tasks = None
 
     async def resolve(self, packet: bytes, client: Client = NOBODY) -> bytes:
-        """The complete response, uncut, to a query message of this client; raises nothing but CancelledError."""
+        """Returns the complete response, uncut, to a query message of this client; raises nothing but CancelledError."""
         try:
             return await self.answer(read_query(packet), client)
         except NotAnswered as refusal:
             return refusal.reply or header_only(packet.ljust(4, b"\0"), Rcode.FORMERR)
 
     async def answer(self, query: Query, client: Client = NOBODY) -> bytes:
-        """As `resolve`, for a query that was read before."""
+        """As `resolve`, for a query that was already parsed."""
         try:
-            return self.known(query) or await self._find(query, client)
+            return self.from_cache(query) or await self._answer_uncached(query, client)
         except Exception:
             logger.exception(
                 "a query for %s was answered SERVFAIL: an error in nodeagent, please report it", to_text(query.name)
             )
             return answer_with(query, Rcode.SERVFAIL)
 
-    def known(self, query: Query) -> bytes | None:
-        """The response if it can be had without asking anybody."""
+    def from_cache(self, query: Query) -> bytes | None:
+        """Returns the response if it is in the cache, else None."""
         now = asyncio.get_running_loop().time()
         asked = asked_by(query)
         entry = self._cache.fresh(asked, now)
@@ -156,11 +158,11 @@ class Upstream:
             return entry.answer.for_client(query, age=entry.age(now), at_most=self._limits.cache.longest)
         return None
 
-    async def _find(self, query: Query, client: Client) -> bytes:
+    async def _answer_uncached(self, query: Query, client: Client) -> bytes:
         self.counts.requests += 1
         loop = asyncio.get_running_loop()
         asked = asked_by(query)
-        if self._probes.came_back(asked.name):
+        if self._probes.is_returned_probe(asked.name):
             self.counts.loops += 1
             return answer_with(query, Rcode.REFUSED)
         held = self._cache.stale(asked, loop.time())
@@ -189,8 +191,8 @@ class Upstream:
         return held.answer.for_client(query, stale_ttl=self._limits.cache.stale_ttl)
 
     def _ask(self, asked: Asked, servers: tuple[Server, ...], client: Client) -> asyncio.Task[Resolution] | None:
-        """The one task for this question; None when nobody can be asked, or too many questions are under way, of all
-        clients or of this one."""
+        """Returns the one task for this question; None if no server can be asked, or if too many questions are in
+        progress, of all clients or of this one."""
         if self._tasks is None or not servers:
             return None
         if self._waiting >= self._limits.ask.waiting:
@@ -207,10 +209,10 @@ class Upstream:
         task = self._tasks.create_task(self._look_up(asked, servers, client), name="upstream question")
         self._under_way[asked] = task
         self._shares.take(client)
-        task.add_done_callback(lambda _: self._end(asked, client))
+        task.add_done_callback(lambda _: self._release(asked, client))
         return task
 
-    def _end(self, asked: Asked, client: Client) -> None:
+    def _release(self, asked: Asked, client: Client) -> None:
         self._under_way.pop(asked, None)
         self._shares.give_back(client)
 
@@ -225,7 +227,7 @@ class Upstream:
         if reply is not None:
             kept = belonging(reply, asked)
             prepared = prepare(reply, kept, asked)
-            if prepared is not None and kept.worth is not Worth.FAILURE:
+            if prepared is not None and kept.worth is not AnswerKind.FAILURE:
                 self._cache.put(asked, prepared, kept.worth, kept.ttl, now, client)
                 return Resolution(prepared, good=True)
             outcome = Resolution(prepared, good=False) if prepared is not None else FAILED
@@ -234,15 +236,15 @@ class Upstream:
 
     def _servers_for(self, asked: Asked) -> tuple[Server, ...]:
         servers = self._zones.servers_for(asked.name)
-        return self._health.in_order(self._not_ourselves(self._resolvers.servers if servers is None else servers))
+        return self._health.in_order(self._without_own(self._resolvers.servers if servers is None else servers))
 
-    def _not_ourselves(self, servers: Collection[Server]) -> tuple[Server, ...]:
+    def _without_own(self, servers: Collection[Server]) -> tuple[Server, ...]:
         return without_own(servers, self._listening, self._node_addresses)
 
-    def _know(self) -> None:
-        self._probes.know(self._not_ourselves((*self._resolvers.servers, *self._zones.servers)))
+    def _update_probes(self) -> None:
+        self._probes.set_servers(self._without_own((*self._resolvers.servers, *self._zones.servers)))
 
-    def _changed(self) -> None:
-        """The node has other resolvers now: they may know other things."""
-        self._know()
-        self._cache.distrust(asyncio.get_running_loop().time())
+    def _on_resolvers_changed(self) -> None:
+        """Uses the node's new resolvers; as their answers may differ, the cached ones become stale."""
+        self._update_probes()
+        self._cache.expire_all(asyncio.get_running_loop().time())

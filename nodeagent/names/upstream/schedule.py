@@ -1,4 +1,4 @@
-"""Whom to ask for one question, when, and how. Pure."""
+"""Decides which servers are asked one question, when, and how. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from nodeagent.names.upstream.upstream_address import Server
 
 
 class Step(NamedTuple):
-    """at: seconds after the question came. stream: by TCP."""
+    """A try. at: seconds after the question arrived. stream: by TCP."""
 
     at: float
     server: Server
@@ -16,7 +16,7 @@ class Step(NamedTuple):
 
 
 def schedule(servers: Sequence[Server], limits: AskLimits) -> tuple[Step, ...]:
-    """UDP to one server after the other, to the first two once more, then TCP to them."""
+    """Returns the tries: UDP to one server after the other, to the first two once more, then TCP to these two."""
     asked = servers[: limits.servers]
     first = [Step(min(number * limits.hedge, limits.again), server) for number, server in enumerate(asked)]
     again = [Step(limits.again, server) for server in asked[:2]]

@@ -1,4 +1,4 @@
-"""Which servers are asked for a name: those of the longest stub zone above it. Pure."""
+"""Finds the servers for a name: those of the longest stub zone above it. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -7,7 +7,7 @@ from nodeagent.wire.dns.domain_names import from_text
 
 
 class StubZones:
-    """zones: zone as text → its servers. Raises ValueError for a zone that is no name or has no server."""
+    """zones: zone as text → its servers. Raises ValueError for an invalid zone, or one without a server."""
 
     def __init__(self, zones: Mapping[str, Sequence[Server]]) -> None:
         self._zones = {from_text(zone).lower(): tuple(servers) for zone, servers in zones.items()}
@@ -17,18 +17,18 @@ class StubZones:
 
     @property
     def servers(self) -> tuple[Server, ...]:
-        """All of them, each once."""
+        """The servers of all zones, each once."""
         return tuple(dict.fromkeys(server for servers in self._zones.values() for server in servers))
 
     def servers_for(self, name: bytes) -> tuple[Server, ...] | None:
-        """name: lower-case, in wire form. None when no stub zone has it."""
+        """Returns the servers for a name (lower-case, in wire form); None if no stub zone has it."""
         if not self._zones:
             return None
         return next((self._zones[suffix] for suffix in suffixes(name) if suffix in self._zones), None)
 
 
 def suffixes(name: bytes) -> Iterator[bytes]:
-    """`name` and every name above it, up to the root."""
+    """Yields `name` and every name above it, up to the root."""
     at = 0
     while name[at]:
         yield name[at:]

@@ -1,4 +1,4 @@
-"""Sockets: a fresh one for each try, so that the kernel picks a random port and answers from elsewhere never arrive."""
+"""Sockets: a new one for each try, so that the kernel picks a random port and drops answers from other addresses."""
 
 import asyncio
 import errno
@@ -9,24 +9,24 @@ from typing import Protocol
 from nodeagent.names.upstream.upstream_address import Server
 
 LARGEST = 65535
-OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""Errors that say nothing of the server."""
+LOCAL_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Errors that are caused by this node, not by the server."""
 
 
 class Transport(Protocol):
-    """How packets reach a server; both raise OSError."""
+    """Sends packets to a server; both methods raise OSError."""
 
     def datagrams(self, server: Server, packet: bytes) -> AsyncGenerator[bytes, None]:
-        """Send the packet by UDP; every datagram that comes back from that server, without end."""
+        """Sends the packet by UDP; yields every datagram that comes back from that server, without end."""
         ...
 
     async def stream(self, server: Server, packet: bytes) -> bytes:
-        """Send the packet by TCP; the first message that comes back."""
+        """Sends the packet by TCP; returns the first message that comes back."""
         ...
 
 
 class Sockets:
-    """Connected sockets: the kernel drops datagrams of any other address or port, and reports refusals."""
+    """Connected sockets: the kernel drops datagrams from any other address or port, and reports refusals."""
 
     async def datagrams(self, server: Server, packet: bytes) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
@@ -46,7 +46,7 @@ class Sockets:
 
 
 async def _receive(sock: socket.socket, size: int) -> bytes:
-    """Exactly so many bytes. Raises ConnectionError when the peer ends before."""
+    """Returns exactly `size` bytes. Raises ConnectionError if the peer closes before."""
     loop = asyncio.get_running_loop()
     parts: list[bytes] = []
     while size:
@@ -63,7 +63,7 @@ def _family(server: Server) -> socket.AddressFamily:
 
 
 def _socket_address(server: Server) -> tuple[str, int] | tuple[str, int, int, int]:
-    """Raises OSError for a zone that is no interface."""
+    """Returns the address for the socket module. Raises OSError for a zone that is no interface."""
     if ":" not in server.address:
         return server.address, server.port
     address, _, zone = server.address.partition("%")

@@ -1,4 +1,4 @@
-"""Where an upstream resolver is, and how people write that. Pure."""
+"""The address of an upstream resolver, and how it is written. Pure."""
 
 from collections.abc import Collection, Iterable
 from ipaddress import ip_address
@@ -7,11 +7,11 @@ from typing import NamedTuple
 from nodeagent.model.addresses import LAST_PORT, endpoint_text
 
 DNS_PORT = 53
-WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  # what somebody else listens on
+WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared, not bound
 
 
 class Server(NamedTuple):
-    """An address in canonical text (an IPv6 one may have a zone), and a port of both UDP and TCP."""
+    """An address in canonical text (IPv6 perhaps with a zone), and a port for both UDP and TCP."""
 
     address: str
     port: int = DNS_PORT
@@ -21,7 +21,7 @@ class Server(NamedTuple):
 
 
 def parse_server(text: str) -> Server:
-    """`ADDR`, `ADDR:PORT`, `[ADDR]:PORT` or a bare IPv6 address. Raises ValueError, saying what is wrong."""
+    """Parses `ADDR`, `ADDR:PORT`, `[ADDR]:PORT` or a bare IPv6 address. Raises ValueError with a text for the user."""
     text = text.strip()
     host, port = text, str(DNS_PORT)
     if text.startswith("["):
@@ -40,7 +40,7 @@ def parse_server(text: str) -> Server:
 
 
 def canonical(text: str) -> str | None:
-    """One spelling for each address, mapped IPv4 as IPv4; None when `text` is no address."""
+    """Returns the one spelling of an address, mapped IPv4 as IPv4; None if `text` is no address."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -52,7 +52,7 @@ def canonical(text: str) -> str | None:
 def without_own(
     servers: Iterable[Server], listening: Collection[Server], node_addresses: Collection[str] = ()
 ) -> tuple[Server, ...]:
-    """`servers` but for those that we are ourselves, in their order; a wildcard is every address of the node."""
+    """Returns `servers` without our own addresses, in their order; a wildcard stands for every address of the node."""
     wild = {own.port for own in listening if own.address in WILDCARDS}
     return tuple(
         server
@@ -63,5 +63,5 @@ def without_own(
 
 
 def is_loopback(address: str) -> bool:
-    """Whether packets to it stay on the node."""
+    """Returns whether packets to the address stay on the node."""
     return ip_address(address).is_loopback

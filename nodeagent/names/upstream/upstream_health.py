@@ -1,4 +1,4 @@
-"""Which servers answer at the moment: who is asked first, who last, who never, and who is probed when. Pure."""
+"""Tracks which upstream servers answer; decides in which order they are asked and when they are probed. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,8 @@ from nodeagent.names.upstream.upstream_address import Server
 
 @dataclass(slots=True)
 class ServerHealth:
-    """failures: in a row. pauses: between probes since it went down. probe_at: None while it needs none.
-
-    loops: it leads back to us. plain_until: until then it is asked without EDNS.
-    """
+    """failures: in a row. pauses: between probes since it went down. probe_at: None if no probe is due. loops: it sends
+    our questions back to us. plain_until: until then it is asked without EDNS."""
 
     failures: int = 0
     pauses: int = 0
@@ -33,21 +31,21 @@ class ServerState:
 
 
 class Health:
-    """Times are given by the caller. A server is down after some failures in a row, and up with its next answer.
+    """Times are the caller's. A server is down after some failures in a row, and up again with its next answer.
 
-    Every server is probed once when it is new, so that a loop is found before anybody waits for it, and those that
-    are down or lead back to us are probed again and again, with growing pauses.
+    Each new server is probed once, so that a loop is found before a client waits for it. Servers that are down or send
+    our questions back are probed again and again, with growing pauses.
     """
 
     def __init__(self, limits: HealthLimits, changed: Callable[[], None] = lambda: None) -> None:
-        """changed: called when a probe becomes due earlier than it was."""
+        """changed: called when a probe becomes due earlier than before."""
         self._limits = limits
         self._backoff = Backoff(limits.first, limits.longest)
         self._changed = changed
         self._records: dict[Server, ServerHealth] = {}
 
-    def know(self, servers: Collection[Server], now: float) -> None:
-        """These are the servers from now on; what is known of the others is forgotten."""
+    def set_servers(self, servers: Collection[Server], now: float) -> None:
+        """Sets the servers; the state of all others is dropped."""
         self._records = {server: self._records.get(server) or ServerHealth(probe_at=now) for server in servers}
 
     @property
@@ -62,44 +60,45 @@ class Health:
         return record is None or (not record.loops and record.failures < self._limits.failures)
 
     def in_order(self, servers: Iterable[Server]) -> tuple[Server, ...]:
-        """Those that are up, in their order, then those that are down; without any that leads back to us."""
-        usable = [server for server in servers if not self._of(server).loops]
+        """Returns the servers that are up, in their order, then those that are down; without those that lead back to
+        us."""
+        usable = [server for server in servers if not self._record_of(server).loops]
         return tuple(sorted(usable, key=lambda server: not self.is_up(server)))
 
     def all_down(self, servers: Sequence[Server]) -> bool:
-        """Whether nobody is expected to answer."""
+        """Returns whether no server is expected to answer."""
         return not any(map(self.is_up, servers))
 
     def answered(self, server: Server) -> None:
-        """It has sent something that answers our question."""
-        record = self._of(server)
+        """Records that the server answered a question."""
+        record = self._record_of(server)
         record.failures = record.pauses = 0
         record.loops = False
         record.probe_at = None
 
     def failed(self, server: Server, now: float) -> None:
-        """It did not answer, or not in time."""
-        record = self._of(server)
+        """Records that the server did not answer, or not in time."""
+        record = self._record_of(server)
         record.failures += 1
         if record.failures >= self._limits.failures and record.probe_at is None:
             self._pause(record, now)
 
-    def loops(self, server: Server, now: float) -> bool:
-        """Our own question came back to us from it; whether that is news."""
-        record = self._of(server)
+    def mark_loop(self, server: Server, now: float) -> bool:
+        """Records that our own question came back from this server. Returns whether that is new."""
+        record = self._record_of(server)
         before, record.loops = record.loops, True
         self._pause(record, now)
         return not before
 
     def probe_failed(self, server: Server, now: float) -> None:
-        """Once more later if it is down; one that has not failed otherwise gets the benefit of the doubt."""
-        record = self._of(server)
+        """Records a failed probe. The next one follows if the server is down; otherwise its next question decides."""
+        record = self._record_of(server)
         record.failures += 1
         if record.loops or record.failures >= self._limits.failures:
             self._pause(record, now)
 
     def due(self, now: float) -> tuple[Server, ...]:
-        """Servers to probe now; each is named once until its probe has ended."""
+        """Returns the servers to probe now; each is returned once until its probe has ended."""
         found = []
         for server, record in self._records.items():
             if record.probe_at is not None and record.probe_at <= now:
@@ -108,21 +107,21 @@ class Health:
         return tuple(found)
 
     def next_probe(self) -> float | None:
-        """When the next one is due; None while none is."""
+        """Returns when the next probe is due; None if none is."""
         return min((r.probe_at for r in self._records.values() if r.probe_at is not None), default=None)
 
-    def plain(self, server: Server, now: float) -> None:
-        """It does not know EDNS."""
-        self._of(server).plain_until = now + self._limits.plain
+    def mark_without_edns(self, server: Server, now: float) -> None:
+        """Records that the server does not set_servers EDNS."""
+        self._record_of(server).plain_until = now + self._limits.plain
 
     def takes_edns(self, server: Server, now: float) -> bool:
-        return now >= self._of(server).plain_until
+        return now >= self._record_of(server).plain_until
 
     def _pause(self, record: ServerHealth, now: float) -> None:
         record.pauses += 1
         record.probe_at = now + self._backoff.seconds(record.pauses)
         self._changed()
 
-    def _of(self, server: Server) -> ServerHealth:
-        """A server we no longer know is remembered by nobody."""
+    def _record_of(self, server: Server) -> ServerHealth:
+        """Returns the record of a server; a new, unstored one if the server is unknown."""
         return self._records.get(server) or ServerHealth()

@@ -1,4 +1,4 @@
-"""Servers that are new, down or lead back to us are asked a name of our own, until they answer it."""
+"""Probes servers that are new, down or lead back to us with a name of our own, until they answer."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from nodeagent.names.upstream.conversation import NoAnswerError
 from nodeagent.names.upstream.limits import HealthLimits
-from nodeagent.names.upstream.race import Asks
+from nodeagent.names.upstream.race import CanAsk
 from nodeagent.names.upstream.upstream_address import Server
 from nodeagent.names.upstream.upstream_health import Health
 from nodeagent.names.upstream.upstream_question import Asked, question_of
@@ -15,42 +15,42 @@ from nodeagent.wire.dns.codes import RecordType
 from nodeagent.wire.dns.domain_names import from_text
 
 PROBE_ZONE = from_text("loop-probe.nodeagent.invalid")
-"""Below a name that nobody can have (RFC 6761, 6.4): every resolver knows at once that it does not exist."""
+"""Under a name that cannot exist (RFC 6761, 6.4): every resolver answers at once that there is no such name."""
 
 logger = logging.getLogger(__name__)
 
 
 class Probes:
-    """chance: a random number below its argument."""
+    """chance: returns a random number below its argument."""
 
-    def __init__(self, asks: Asks, health: Health, limits: HealthLimits, chance: Callable[[int], int]) -> None:
+    def __init__(self, asks: CanAsk, health: Health, limits: HealthLimits, chance: Callable[[int], int]) -> None:
         self._asks = asks
         self._health = health
         self._limits = limits
         self._chance = chance
-        self._out: dict[bytes, Server] = {}
+        self._pending: dict[bytes, Server] = {}
         self._changed = asyncio.Event()
 
-    def know(self, servers: Iterable[Server]) -> None:
-        """Watch over these servers from now on."""
-        self._health.know(tuple(servers), asyncio.get_running_loop().time())
+    def set_servers(self, servers: Iterable[Server]) -> None:
+        """Sets the servers to watch."""
+        self._health.set_servers(tuple(servers), asyncio.get_running_loop().time())
         self._changed.set()
 
     def wake(self) -> None:
-        """A probe may be due earlier than it was."""
+        """Notes that a probe may be due earlier than before."""
         self._changed.set()
 
-    def came_back(self, name: bytes) -> bool:
-        """Whether a client asks for the name of one of our probes: then the server it went to leads back to us."""
-        server = self._out.pop(name, None) if name.endswith(PROBE_ZONE) else None
+    def is_returned_probe(self, name: bytes) -> bool:
+        """Returns whether a client asks for the name of one of our probes: then the probed server leads back to us."""
+        server = self._pending.pop(name, None) if name.endswith(PROBE_ZONE) else None
         if server is None:
             return False
-        if self._health.loops(server, asyncio.get_running_loop().time()):
-            logger.error("upstream %s sends our own questions back to us; it is not asked", server)
+        if self._health.mark_loop(server, asyncio.get_running_loop().time()):
+            logger.error("upstream %s sends our own questions back to us; it is not used", server)
         return True
 
     async def run(self) -> None:
-        """Probes the servers that are due. Ends only by cancellation."""
+        """Probes the servers that are due. Ends only when cancelled."""
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as group:
             while True:
@@ -65,14 +65,14 @@ class Probes:
     async def _probe(self, server: Server) -> None:
         label = f"{self._chance(1 << 128):032x}".encode()
         name = bytes((len(label),)) + label + PROBE_ZONE
-        self._out[name] = server
+        self._pending[name] = server
         try:
             async with asyncio.timeout(self._limits.probe):
                 await self._asks.ask(server, Asked(question_of(name, RecordType.TXT)))
             answered = True
         except (OSError, NoAnswerError):  # TimeoutError is an OSError
             answered = False
-        if self._out.pop(name, None) is not None:
+        if self._pending.pop(name, None) is not None:
             if answered:
                 self._health.answered(server)
             else:

@@ -1,4 +1,4 @@
-"""Why a name has the records it has: the object, its slices, and what of them counts. Pure; lines for a person."""
+"""Explains why a name has its records: the object, its slices, and which endpoints are used. Pure; lines for a person."""
 
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
@@ -14,13 +14,13 @@ from nodeagent.names.zone.unservable import faults_of
 from nodeagent.wire.dns import domain_names
 
 MOST_NAMED = 8
-"""Of the names that are there instead, so many are said."""
+"""How many existing names are listed as alternatives."""
 ENDPOINT_LABELS, PORT_LABELS = 1, 2
 """Labels before a Service's name: an endpoint; a port and a protocol."""
 
 
 class NameParts(NamedTuple):
-    """What the labels of a name in a cluster's zone say. below: before the Service's name."""
+    """The labels of a name in a cluster's zone. below: those before the Service's name."""
 
     tree: str
     namespace: str = ""
@@ -29,17 +29,17 @@ class NameParts(NamedTuple):
 
 
 def parts_of(name: bytes, zone: bytes) -> NameParts:
-    """The parts of a name (lower case) of a cluster's zone; empty where it has none."""
+    """Returns the parts of a name (lower case) in a cluster's zone; missing parts are empty."""
     labels = [label.decode("latin-1") for label in domain_names.labels_of(name[: len(name) - len(zone)] + b"\0")]
     padded = [*reversed(labels), "", "", ""]
     return NameParts(padded[0], padded[1], padded[2], tuple(labels[:-3]))
 
 
 def explain(snapshot: Snapshot, lookup: Lookup, zones: tuple[str, ...], name: bytes) -> Iterator[str]:
-    """Why a name (lower case) is answered as it is. lookup: of the same objects."""
+    """Yields lines that say why a name (lower case) is answered as it is. lookup: of the same objects."""
     zone = lookup.zone_of(name)
     if zone is None:
-        yield f"{domain_names.to_text(name)} is below none of our zones ({', '.join(zones)}): asked upstream"
+        yield f"{domain_names.to_text(name)} is in none of our zones ({', '.join(zones)}): asked upstream"
     elif zone in (IN_ADDR, IP6):
         yield from _explain_reverse(lookup, name, zone)
     else:
@@ -75,7 +75,7 @@ def _explain_service(snapshot: Snapshot, parts: NameParts, zones: tuple[str, ...
         if not slices:
             yield f"  no EndpointSlice carries the label kubernetes.io/service-name={key.name}: NXDOMAIN"
     else:
-        yield f"Service {key}: its ClusterIPs {', '.join(made.cluster_ips) or '(none yet)'}, whatever its endpoints are"
+        yield f"Service {key}: its ClusterIPs {', '.join(made.cluster_ips) or '(none yet)'}; its endpoints do not matter"
         if len(parts.below) == PORT_LABELS:
             ports = ", ".join(f"_{port.name}._{port.protocol}" for port in made.ports if port.name)
             yield f"  its named ports: {ports or 'none'}"
@@ -114,25 +114,25 @@ def _explain_slice(one: EndpointSlice, parts: NameParts, *, by_port: bool) -> It
 
 
 def _judge(endpoint: Endpoint, address: str, parts: NameParts) -> str:
-    """Whether an endpoint counts for the name, and why not."""
+    """Returns a line that says whether an endpoint is used for the name, and if not, why."""
     host = (endpoint.hostname or "").lower()
     name = host if is_label(host) else host_of(address).lower()
-    said = f"{address} ({name})"
+    text = f"{address} ({name})"
     if parse_address(address) is None:
-        return f"left out {said}: no address"
+        return f"left out {text}: no address"
     if endpoint.conditions is not None and endpoint.conditions.ready is False:
         also = ", though serving" if endpoint.conditions.serving else ""
-        return f"left out {said}: not ready{also}"
+        return f"left out {text}: not ready{also}"
     if len(parts.below) == ENDPOINT_LABELS and parts.below[0] != name:
-        return f"left out {said}: its name is not {parts.below[0]}"
-    return f"used     {said}"
+        return f"left out {text}: its name is not {parts.below[0]}"
+    return f"used     {text}"
 
 
 def _explain_pod(lookup: Lookup, parts: NameParts) -> Iterator[str]:
     label = ".".join((*parts.below, parts.name))
     address = None if parts.below else pod_address(parts.name.encode("latin-1"))
     if address is None:
-        yield f"{label} stands for no address"
+        yield f"{label} is no address"
     elif not lookup.index.has_namespace(parts.namespace.encode("latin-1")):
         yield f"namespace {parts.namespace} does not exist"
     elif lookup.pods == "verified":
@@ -141,13 +141,13 @@ def _explain_pod(lookup: Lookup, parts: NameParts) -> Iterator[str]:
     elif lookup.pods == "disabled":
         yield f"the pod with address {address}; with pods disabled, pods have no names"
     else:
-        yield f"the pod with address {address}; with pods insecure, whether there is one or not"
+        yield f"the pod with address {address}; with pods insecure, the name exists even if there is no such pod"
 
 
 def _explain_reverse(lookup: Lookup, name: bytes, zone: bytes) -> Iterator[str]:
     address = address_of(domain_names.labels_of(name[: len(name) - len(zone)] + b"\0"), zone)
     if address is None:
-        yield "stands for no whole address: asked upstream"
+        yield "is no complete address: asked upstream"
         return
     entry = lookup.index.at_cluster_ip(address)
     endpoints = lookup.index.at_endpoint(address)

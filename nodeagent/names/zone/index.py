@@ -1,4 +1,4 @@
-"""The latest Services, found by name and by address."""
+"""The latest Services, by name and by address."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,11 +6,11 @@ from nodeagent.model.names import ObjectKey
 from nodeagent.names.zone.service_names import EndpointGroup, NamedPort, ServiceNames
 
 LARGE_SERVICE = 32
-"""Endpoints from which on a Service keeps its endpoints by name; below, looking through them costs less."""
+"""With this many endpoints a Service indexes them by name; with fewer a search costs less."""
 
 
 class ServiceEntry:
-    """One Service and what is known about its names."""
+    """One Service and what is known of its names."""
 
     __slots__ = ("_by_host", "names", "prepared")
 
@@ -21,12 +21,12 @@ class ServiceEntry:
         self._by_host: dict[str, list[tuple[str, EndpointGroup]]] | None = None
 
     def addresses(self) -> Iterator[str]:
-        """Of every ready endpoint, with repetitions."""
+        """Yields the address of every ready endpoint, with repetitions."""
         for group in self.names.groups:
             yield from group.addresses
 
     def endpoints_named(self, host: str) -> list[tuple[str, EndpointGroup]]:
-        """Address and slice of each endpoint of this name (lower case)."""
+        """Returns address and slice of each endpoint with this name (lower case)."""
         if self._by_host is not None:
             return self._by_host.get(host, [])
         groups = self.names.groups
@@ -39,7 +39,7 @@ class ServiceEntry:
         return self._by_host.get(host, [])
 
     def every_port(self) -> Iterator[NamedPort]:
-        """The ports that the names below the Service may carry: its own, or those of its slices."""
+        """Yields the ports that names below the Service may have: its own, or those of its slices if it is headless."""
         if self.names.headless:
             for group in self.names.groups:
                 yield from group.ports
@@ -48,7 +48,7 @@ class ServiceEntry:
 
 
 class Index:
-    """Services, namespaces and pods by what questions hold."""
+    """Services, namespaces and pods by what questions contain."""
 
     def __init__(self) -> None:
         self._services: dict[tuple[bytes, bytes], ServiceEntry] = {}
@@ -65,32 +65,33 @@ class Index:
         return self._services.values()
 
     def find(self, namespace: bytes, name: bytes) -> ServiceEntry | None:
-        """The Service, by labels in lower case."""
+        """Returns the Service with these labels (lower case), or None."""
         return self._services.get((namespace, name))
 
     def has_namespace(self, namespace: bytes) -> bool:
         return namespace in self._namespaces or namespace in self._services_of
 
     def has_pod(self, namespace: bytes, address: str) -> bool:
-        """Whether a running pod of this namespace has the address."""
+        """Returns whether a running pod of this namespace has the address."""
         return namespace in self._pods.get(address, ())
 
     def namespace_at(self, address: str) -> bytes | None:
-        """The namespace of the pod with this address; None for an unknown address, or when pods of several namespaces share it."""
+        """Returns the namespace of the pod with this address; None if it is unknown, or shared by pods of several
+        namespaces."""
         namespaces = self._pods.get(address, frozenset())
         return next(iter(namespaces)) if len(namespaces) == 1 else None
 
     def at_cluster_ip(self, address: str) -> ServiceEntry | None:
-        """The Service of a ClusterIP; the first by name when several claim it."""
+        """Returns the Service with this ClusterIP; if several claim it, the first by name."""
         entries = self._by_cluster_ip.get(address, ())
         return min(entries, key=lambda entry: entry.names.key) if len(entries) > 1 else (entries or (None,))[0]
 
     def at_endpoint(self, address: str) -> tuple[ServiceEntry, ...]:
-        """The Services of which a ready endpoint has this address."""
+        """Returns the Services that have a ready endpoint with this address."""
         return self._by_endpoint.get(address, ())
 
     def put(self, names: ServiceNames) -> ServiceEntry | None:
-        """Take in the latest state of a Service; the entry it replaces, None for a new one."""
+        """Stores the latest state of a Service. Returns the entry that it replaces, None for a new Service."""
         replaced = self.remove(names.key)
         entry = ServiceEntry(names)
         namespace = names.namespace.encode()
@@ -103,7 +104,7 @@ class Index:
         return replaced
 
     def remove(self, key: ObjectKey) -> ServiceEntry | None:
-        """Forgets a Service. Returns its entry, or None if it was unknown."""
+        """Removes a Service. Returns its entry, or None if it was unknown."""
         namespace = key.namespace.encode()
         entry = self._services.pop((namespace, key.name.encode()), None)
         if entry is None:
@@ -120,11 +121,11 @@ class Index:
         return entry
 
     def set_namespaces(self, names: Iterable[str]) -> None:
-        """The namespaces there are; those of Services are there anyway."""
+        """Sets the existing namespaces; those of Services exist in any case."""
         self._namespaces = frozenset(name.encode() for name in names)
 
     def put_pods(self, pods: Iterable[tuple[str, Iterable[str]]]) -> None:
-        """Addresses, each with the namespaces of the running pods that have it now."""
+        """Sets for each address the namespaces of the running pods that have it."""
         for address, namespaces in pods:
             here = frozenset(namespace.encode() for namespace in namespaces)
             if here:

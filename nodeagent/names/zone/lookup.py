@@ -1,6 +1,6 @@
-"""Which records a question gets: names of the zones to records, by the latest index.
+"""Finds the records for a question: from names of the zones to records, by the latest index.
 
-Decided here: which names exist, NODATA against NXDOMAIN, what follows a CNAME, and what is asked upstream.
+Decided here: which names exist, NODATA or NXDOMAIN, what follows a CNAME, and what is asked upstream.
 """
 
 from collections.abc import Iterator
@@ -22,18 +22,18 @@ SPECIFICATION = b"1.1.0"
 SPECIFICATION_TTL = 28800
 TREES = frozenset({b"svc", b"pod"})
 _LABELS_OF_A_NAMESPACE, _LABELS_OF_A_POD, _LABELS_OF_A_PORT = 2, 3, 2
-"""namespace.svc, address.namespace.pod, _name._protocol."""
+"""Labels of namespace.svc, address.namespace.pod, and _name._protocol."""
 LONGEST_CHAIN = 16
-"""CNAMEs that are followed; a longer chain is taken for a loop."""
+"""CNAMEs that are followed; a longer chain is treated as a loop."""
 MOST_PAIRS = 4096
-"""Addresses with a port that are looked at for one answer: a message of 65,535 bytes holds 1,700 SRV records at most."""
+"""Pairs of address and port that one answer considers: a message of 65,535 bytes holds at most 1,700 SRV records."""
 FAMILY_KIND = {Family.IPV4: RecordType.A, Family.IPV6: RecordType.AAAA}
 
 
 class ZoneSettings(Struct, frozen=True):
-    """zones: names of the cluster's zones, the first one in PTR records. pods: which pod names are answered:
-    ``insecure`` every one that stands for an address, ``verified`` those of running pods, ``disabled`` none.
-    server: the Service that is the cluster's DNS. addresses: what `ns.dns` is without that Service."""
+    """zones: names of the cluster's zones; PTR records use the first. pods: which pod names are answered: ``insecure``
+    every one that encodes an address, ``verified`` those of running pods, ``disabled`` none. server: the Service that
+    is the cluster's DNS. addresses: those of `ns.dns` if there is no such Service."""
 
     zones: tuple[str, ...] = ("cluster.local.",)
     ttl: int = 30
@@ -42,9 +42,9 @@ class ZoneSettings(Struct, frozen=True):
     addresses: tuple[str, ...] = ()
 
 
-class Found(NamedTuple):
-    """What a question gets. zone: whose SOA goes with an answer of no records. source: the only Service that a change
-    of the answer can come from, None when other things count too. alias: the name that is left to be asked upstream."""
+class LookupResult(NamedTuple):
+    """The result for a question. zone: its SOA is in an answer without records. source: the only Service on which the
+    answer depends, None if it depends on more. alias: the name that is left to ask upstream."""
 
     zone: bytes
     rcode: int = Rcode.NOERROR
@@ -55,7 +55,7 @@ class Found(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """An address and a port of a name; host is the label before the Service's name, empty for the Service itself."""
+    """An address and a port of a name. host: the label before the Service's name, empty for the Service itself."""
 
     host: str
     address: str
@@ -76,24 +76,24 @@ class Lookup:
         self._primary = domain_names.from_text(settings.zones[0].lower())
 
     def zone_of(self, name: bytes) -> bytes | None:
-        """The zone (reverse zones too) that a name in lower case lies in."""
+        """Returns the zone (also a reverse zone) that contains a name in lower case, or None."""
         for zone in (*self._zones, IN_ADDR, IP6):
             if name.endswith(zone) and domain_names.is_below(name, zone):
                 return zone
         return None
 
-    def find(self, name: bytes, kind: int) -> Found | None:
-        """What a name (lower case) has; None when the question goes upstream as it is."""
+    def find(self, name: bytes, kind: int) -> LookupResult | None:
+        """Returns the records of a name (lower case); None if the question is sent upstream unchanged."""
         zone = self.zone_of(name)
         if zone is None:
             return None
         if zone in (IN_ADDR, IP6):
             return self._reverse(name, zone, kind)
-        found = self._at(name, zone, kind)
+        found = self._records_at(name, zone, kind)
         return found if found.alias is None or kind == RecordType.CNAME else self._follow(name, found, kind)
 
-    def _follow(self, name: bytes, first: Found, kind: int) -> Found:
-        """The chain from a CNAME on, as far as it stays in the zones."""
+    def _follow(self, name: bytes, first: LookupResult, kind: int) -> LookupResult:
+        """Follows a chain of CNAMEs as far as it stays in the zones."""
         if kind == RecordType.ANY:
             return first._replace(alias=None)
         records = list(first.answer)
@@ -101,20 +101,20 @@ class Lookup:
         seen = {name}
         while target is not None:
             if target in seen or len(records) > LONGEST_CHAIN:
-                return Found(first.zone, Rcode.SERVFAIL, tuple(records))
+                return LookupResult(first.zone, Rcode.SERVFAIL, tuple(records))
             seen.add(target)
             zone = self.zone_of(target)
             if zone is None or zone in (IN_ADDR, IP6):
-                return Found(first.zone, answer=tuple(records), alias=target)
-            found = self._at(target, zone, kind)
+                return LookupResult(first.zone, answer=tuple(records), alias=target)
+            found = self._records_at(target, zone, kind)
             records += found.answer
             if found.alias is None:
                 return found._replace(answer=tuple(records), source=None)
             target = found.alias
-        return Found(first.zone, answer=tuple(records))
+        return LookupResult(first.zone, answer=tuple(records))
 
-    def _at(self, name: bytes, zone: bytes, kind: int) -> Found:
-        """What stands at one name of a cluster zone."""
+    def _records_at(self, name: bytes, zone: bytes, kind: int) -> LookupResult:
+        """Returns the records at one name of a cluster zone."""
         labels = domain_names.labels_of(name[: len(name) - len(zone)] + b"\0")
         if not labels:
             return self._apex(zone, kind)
@@ -122,26 +122,26 @@ class Lookup:
             return self._in_tree(name, labels, zone, kind)
         if labels == [b"dns-version"]:
             text = bytes((len(SPECIFICATION),)) + SPECIFICATION
-            return Found(
+            return LookupResult(
                 zone, answer=(Record(name, RecordType.TXT, SPECIFICATION_TTL, text),) if kind == RecordType.TXT else ()
             )
         if labels == [b"ns", b"dns"]:
-            return Found(zone, answer=self._address_records(name, self._server_addresses(), kind))
-        return Found(zone) if labels == [b"dns"] else Found(zone, Rcode.NXDOMAIN)
+            return LookupResult(zone, answer=self._address_records(name, self._server_addresses(), kind))
+        return LookupResult(zone) if labels == [b"dns"] else LookupResult(zone, Rcode.NXDOMAIN)
 
-    def _in_tree(self, name: bytes, labels: list[bytes], zone: bytes, kind: int) -> Found:
-        """What stands at `svc`, `pod` and below."""
+    def _in_tree(self, name: bytes, labels: list[bytes], zone: bytes, kind: int) -> LookupResult:
+        """Returns the records at `svc`, `pod` and below."""
         for_pods = labels[-1] == b"pod"
         if len(labels) > _LABELS_OF_A_NAMESPACE:
             return (self._pod if for_pods else self._service)(name, labels, zone, kind)
         exists = not (for_pods and self._settings.pods == "disabled") and (
             len(labels) == 1 or self.index.has_namespace(labels[0])
         )
-        return Found(zone) if exists else Found(zone, Rcode.NXDOMAIN)
+        return LookupResult(zone) if exists else LookupResult(zone, Rcode.NXDOMAIN)
 
-    def _apex(self, zone: bytes, kind: int) -> Found:
+    def _apex(self, zone: bytes, kind: int) -> LookupResult:
         if kind != RecordType.NS:
-            return Found(zone)
+            return LookupResult(zone)
         cluster_zone = self._primary if zone in (IN_ADDR, IP6) else zone
         server = self._server()
         if server is None:
@@ -149,7 +149,7 @@ class Lookup:
         else:
             target = self._name_of(server, cluster_zone)
         addresses = self._server_addresses()
-        return Found(
+        return LookupResult(
             zone,
             answer=(self._record(zone, RecordType.NS, target),),
             additional=tuple(self._address_record(target, address) for address in addresses),
@@ -164,9 +164,9 @@ class Lookup:
         server = self._server()
         return server.names.cluster_ips if server is not None else self._settings.addresses
 
-    def _pod(self, name: bytes, labels: list[bytes], zone: bytes, kind: int) -> Found:
+    def _pod(self, name: bytes, labels: list[bytes], zone: bytes, kind: int) -> LookupResult:
         namespace = labels[-2]
-        missing = Found(zone, Rcode.NXDOMAIN)
+        missing = LookupResult(zone, Rcode.NXDOMAIN)
         if len(labels) > _LABELS_OF_A_POD or self._settings.pods == "disabled":
             return missing
         address = pod_address(labels[0])
@@ -174,30 +174,30 @@ class Lookup:
             return missing
         if self._settings.pods == "verified" and not self.index.has_pod(namespace, address):
             return missing
-        return Found(zone, answer=self._address_records(name, (address,), kind))
+        return LookupResult(zone, answer=self._address_records(name, (address,), kind))
 
-    def _service(self, name: bytes, labels: list[bytes], zone: bytes, kind: int) -> Found:
+    def _service(self, name: bytes, labels: list[bytes], zone: bytes, kind: int) -> LookupResult:
         entry = self.index.find(labels[-2], labels[-3])
         if entry is None:
-            return Found(zone, Rcode.NXDOMAIN)
+            return LookupResult(zone, Rcode.NXDOMAIN)
         below = labels[:-3]
         if entry.names.external_name:
-            return Found(zone, Rcode.NXDOMAIN, source=entry) if below else self._external(name, entry, zone)
+            return LookupResult(zone, Rcode.NXDOMAIN, source=entry) if below else self._external(name, entry, zone)
         if len(below) == 1 and below[0].startswith(b"_"):
             protocol = below[0][1:].decode("latin-1")
             exists = any(port.protocol == protocol and has_name(port) for port in entry.every_port())
-            return Found(zone, Rcode.NOERROR if exists else Rcode.NXDOMAIN, source=entry)
-        every = entry.names.headless and not below and kind != RecordType.SRV  # ports do not count
+            return LookupResult(zone, Rcode.NOERROR if exists else Rcode.NXDOMAIN, source=entry)
+        every = entry.names.headless and not below and kind != RecordType.SRV  # then ports do not matter
         pairs = [] if every else list(islice(_pairs_at(entry, below), MOST_PAIRS))
         addresses = tuple(dict.fromkeys(entry.addresses() if every else (pair.address for pair in pairs)))
         if not addresses and not (entry.names.cluster_ips and not below):
-            return Found(zone, Rcode.NXDOMAIN, source=entry)
+            return LookupResult(zone, Rcode.NXDOMAIN, source=entry)
         if kind == RecordType.SRV:
             return self._srv(name, entry, zone, pairs)
-        return Found(zone, answer=self._address_records(name, addresses, kind), source=entry)
+        return LookupResult(zone, answer=self._address_records(name, addresses, kind), source=entry)
 
-    def _srv(self, name: bytes, entry: ServiceEntry, zone: bytes, pairs: list[Pair]) -> Found:
-        """SRV records of the pairs that have a port; the weight shares 100 between all pairs."""
+    def _srv(self, name: bytes, entry: ServiceEntry, zone: bytes, pairs: list[Pair]) -> LookupResult:
+        """Returns the SRV records of the pairs that have a port; all weights together are about 100."""
         weight = max(1, 100 // len(pairs)) if pairs else 0
         service = self._name_of(entry, zone)
         answer: dict[tuple[str, int], Record] = {}
@@ -211,20 +211,22 @@ class Lookup:
             answer.setdefault((pair.host, pair.port), self._record(name, RecordType.SRV, rdata))
             if (pair.host, pair.address) not in additional:
                 additional[pair.host, pair.address] = self._address_record(target, pair.address)
-        return Found(zone, answer=tuple(answer.values()), additional=tuple(additional.values()), source=entry)
+        return LookupResult(zone, answer=tuple(answer.values()), additional=tuple(additional.values()), source=entry)
 
-    def _external(self, name: bytes, entry: ServiceEntry, zone: bytes) -> Found:
-        """The CNAME of an ExternalName Service; an address is no name."""
+    def _external(self, name: bytes, entry: ServiceEntry, zone: bytes) -> LookupResult:
+        """Returns the CNAME of an ExternalName Service; NXDOMAIN if its target is an address or invalid."""
         text = entry.names.external_name
         try:
             target = domain_names.from_text(text)
         except domain_names.BadName:
-            return Found(zone, Rcode.NXDOMAIN, source=entry)
+            return LookupResult(zone, Rcode.NXDOMAIN, source=entry)
         if parse_address(text) is not None:
-            return Found(zone, Rcode.NXDOMAIN, source=entry)
-        return Found(zone, answer=(self._record(name, RecordType.CNAME, target),), source=entry, alias=target.lower())
+            return LookupResult(zone, Rcode.NXDOMAIN, source=entry)
+        return LookupResult(
+            zone, answer=(self._record(name, RecordType.CNAME, target),), source=entry, alias=target.lower()
+        )
 
-    def _reverse(self, name: bytes, zone: bytes, kind: int) -> Found | None:
+    def _reverse(self, name: bytes, zone: bytes, kind: int) -> LookupResult | None:
         if name == zone:
             return self._apex(zone, kind)
         address = address_of(domain_names.labels_of(name[: len(name) - len(zone)] + b"\0"), zone)
@@ -237,7 +239,7 @@ class Lookup:
             targets = list(dict.fromkeys(self._endpoint_names(address)))
         if not targets:
             return None
-        return Found(
+        return LookupResult(
             zone,
             answer=tuple(self._record(name, RecordType.PTR, one) for one in targets) if kind == RecordType.PTR else (),
         )
@@ -266,7 +268,7 @@ class Lookup:
         )
 
     def soa(self, zone: bytes, serial: int) -> Record:
-        """The SOA of a zone. serial: Unix time of the last change."""
+        """Returns the SOA of a zone. serial: Unix time of the last change."""
         ns = domain_names.encode([b"ns", b"dns"])[:-1] + zone
         numbers = (serial & 0xFFFFFFFF, 7200, 1800, 86400, self._settings.ttl)
         rdata = ns + b"\x0ahostmaster" + zone + b"".join(number.to_bytes(4, "big") for number in numbers)
@@ -274,12 +276,12 @@ class Lookup:
 
 
 def has_name(port: NamedPort) -> bool:
-    """Whether a port has an SRV name: with its underscore it must be a label."""
+    """Returns whether a port has an SRV name: with its underscore it must fit in a label."""
     return 0 < len(port.name) < domain_names.LONGEST_LABEL
 
 
 def _pairs_at(entry: ServiceEntry, below: list[bytes]) -> Iterator[Pair]:
-    """The pairs that the name of these labels below a Service stands for."""
+    """Yields the pairs of the name that has these labels below a Service."""
     if not below:
         yield from _pairs(entry, None)
     elif len(below) == 1:
@@ -292,7 +294,7 @@ def _pairs_at(entry: ServiceEntry, below: list[bytes]) -> Iterator[Pair]:
 
 
 def _pairs(entry: ServiceEntry, wanted: tuple[str, str] | None) -> Iterator[Pair]:
-    """The pairs of a Service; wanted: name and protocol of the port, None for all ports."""
+    """Yields the pairs of a Service. wanted: name and protocol of the port, None for all ports."""
     if not entry.names.headless:
         for port in _matching(entry.names.ports, wanted):
             for address in entry.names.cluster_ips:
@@ -307,7 +309,7 @@ def _pairs(entry: ServiceEntry, wanted: tuple[str, str] | None) -> Iterator[Pair
 
 
 def _matching(ports: tuple[NamedPort, ...], wanted: tuple[str, str] | None) -> list[int]:
-    """Numbers of the ports that match; without any port there is one without a number."""
+    """Returns the numbers of the ports that match; NO_PORT if all are wanted but none exists."""
     if wanted is None:
         return [port.port for port in ports] or [NO_PORT]
     return [port.port for port in ports if (port.name, port.protocol) == wanted and has_name(port)]

@@ -1,41 +1,42 @@
-"""Answers as bytes, ready to be sent: looked up by the bytes of the question.
+"""Answers as bytes, ready to be sent: found by the bytes of the question.
 
-An answer is prepared when its question comes for the first time, and forgotten when a Service it comes from changes. What
-many Services can change (answers of no records, PTR) is forgotten with every change, for it is cheap to make again.
+An answer is prepared when its question arrives for the first time, and dropped when the Service it depends on changes.
+Answers that depend on many Services (those without records, PTR) are dropped with every change, because they are cheap
+to make.
 """
 
 from collections.abc import Iterable
 
 from nodeagent.model.names import ObjectKey
 from nodeagent.names.zone.index import ServiceEntry
-from nodeagent.names.zone.lookup import Found, Lookup
+from nodeagent.names.zone.lookup import Lookup, LookupResult
 from nodeagent.names.zone.service_names import ServiceNames
 from nodeagent.wire.dns.codes import CLASS_IN, HEADER_SIZE, SMALLEST_UDP_LIMIT, TC, TCP_LIMIT, Rcode, RecordType
 from nodeagent.wire.dns.message import Record, Sections, Writer, cut
 from nodeagent.wire.dns.query import Query, udp_limit
 
 PREPARED_LIMIT = 40_000
-"""Answers kept that one Service decides; all are dropped when there are more."""
+"""Answers that depend on one Service; all are dropped if there are more."""
 VOLATILE_LIMIT = 20_000
-"""Answers kept that are forgotten with every change. Names that do not exist are as many as somebody likes to ask."""
+"""Answers that are dropped with every change. Clients can ask for any number of names that do not exist."""
 PREPARED_BYTES = 16_000_000
-"""Bytes of both."""
+"""Bytes of both kinds together."""
 READY_LIMIT = 30_000
-"""Whole replies kept by the bytes of the queries; all are dropped when there are more. Those that every change forgets have
-half of it for themselves, so that names that do not exist push out no answers."""
+"""Complete replies, by the bytes of the queries; all are dropped if there are more. Those that every change drops may
+be half of them, so that names that do not exist do not push out other answers."""
 READY_BYTES = 8_000_000
 LONGEST_READY = 2_000
-"""Bytes of a query and its reply; longer ones are put together each time."""
+"""Bytes of a query and its reply; longer replies are composed each time."""
 SINGLE_LIMIT = 400_000
-"""A longer answer is prepared again for each question: that of more than 10,000 addresses."""
+"""Bytes of an answer; a longer one, with more than 10,000 addresses, is prepared again for each question."""
 LONGEST_OPT = 11
 
 Prepared = bytes
-"""Flags (TC), rcode, the counts of the three sections, then the records: all after the question."""
+"""Flags (TC), rcode, the counts of the three sections, then the records: everything after the question."""
 
 
-class Turning:
-    """Address records of one size that begin with another one each time, so that clients which take the first spread."""
+class RotatingRecords:
+    """Address records of one size that start with the next record each time, to spread clients that use the first one."""
 
     __slots__ = ("_count", "_doubled", "_size", "_turn")
 
@@ -49,29 +50,29 @@ class Turning:
         return len(self._doubled)
 
     def next(self, room: int) -> Prepared:
-        """The records from the next one on, as many as fit in `room` bytes."""
+        """Returns the records from the next one on, as many as fit in `room` bytes."""
         head, size = self.head(room)
         return head + self.records(size)
 
     def head(self, room: int) -> tuple[Prepared, int]:
-        """What stands before the records, and the bytes of as many as fit in `room` bytes."""
+        """Returns the bytes before the records, and the size of as many records as fit in `room` bytes."""
         count = min(self._count, room // self._size)
         head = b"\0\0" if count == self._count else bytes((TC, 0))
         return head + count.to_bytes(2, "big") + b"\0\0\0\0", count * self._size
 
     def records(self, size: int) -> bytes:
-        """The records from the next one on, in so many bytes."""
+        """Returns the records from the next one on, `size` bytes in all."""
         turn = self._turn = (self._turn + 1) % self._count
         start = turn * self._size
         return self._doubled[start : start + size]
 
 
-class TurningRest:
-    """A reply without its id, the records of which begin with another one each time."""
+class RotatingReply:
+    """A reply without its id; its records start with the next one each time."""
 
     __slots__ = ("_end", "_head", "_size", "_turning")
 
-    def __init__(self, packet: bytes, question: bytes, turning: Turning, room: int, opt: bytes) -> None:
+    def __init__(self, packet: bytes, question: bytes, turning: RotatingRecords, room: int, opt: bytes) -> None:
         self._turning = turning
         value, self._size = turning.head(room)
         self._head = compose(packet, question, value, opt)[2 : HEADER_SIZE + len(question)]
@@ -81,29 +82,27 @@ class TurningRest:
         return len(self._head) + self._size + len(self._end)
 
     def next(self) -> bytes:
-        """The reply, from the next record on."""
+        """Returns the reply, starting with the next record."""
         return self._head + self._turning.records(self._size) + self._end
 
 
-Ready = tuple[bytes | TurningRest, bytes, int]
+Ready = tuple[bytes | RotatingReply, bytes, int]
 """A reply without its id, then type (as in the question) and rcode."""
 
 
-class Answers:
-    """Prepared answers of one index. `synced` is False until all objects are there: till then names are SERVFAIL.
-
-    serial: Unix time of the last change, for SOA records.
-    """
+class PreparedAnswers:
+    """Prepared answers from one index. synced: False until all objects are known; until then names get SERVFAIL.
+    serial: Unix time of the last change, for SOA records."""
 
     def __init__(self, lookup: Lookup, *, synced: bool = False, serial: int = 1) -> None:
         self._lookup = lookup
         self.synced = synced
         self._serial = serial
-        self._lasting: dict[bytes, Prepared | Turning] = {}
-        self._volatile: dict[bytes, Prepared | Turning] = {}
+        self._lasting: dict[bytes, Prepared | RotatingRecords] = {}
+        self._volatile: dict[bytes, Prepared | RotatingRecords] = {}
         self._bytes = 0
         self.ready: dict[bytes, Ready] = {}
-        """Replies by the bytes of their queries, ids left out; those of latest queries."""
+        """Replies to the latest queries, by the bytes of the query without its id."""
         self._ready_of: dict[bytes, list[bytes]] = {}
         self._ready_volatile: list[bytes] = []
         self._ready_volatile_bytes = 0
@@ -116,41 +115,41 @@ class Answers:
 
     @property
     def bytes_held(self) -> int:
-        """Bytes of all prepared answers, about."""
+        """Bytes of all prepared answers, estimated."""
         return self._bytes + self._ready_bytes
 
     def put(self, names: ServiceNames, serial: int) -> None:
-        """Take in the latest state of a Service."""
-        self._forget(self._lookup.index.put(names), serial)
+        """Stores the latest state of a Service."""
+        self._invalidate(self._lookup.index.put(names), serial)
 
     def remove(self, key: ObjectKey, serial: int) -> None:
-        """A Service is gone."""
-        self._forget(self._lookup.index.remove(key), serial)
+        """Removes a Service."""
+        self._invalidate(self._lookup.index.remove(key), serial)
 
     def changed(self, serial: int) -> None:
-        """Namespaces or pods are others."""
-        self._forget(None, serial)
+        """Drops answers that depend on namespaces or pods, after these changed."""
+        self._invalidate(None, serial)
 
-    def _forget(self, entry: ServiceEntry | None, serial: int) -> None:
+    def _invalidate(self, entry: ServiceEntry | None, serial: int) -> None:
         self._serial = serial
         self._soas.clear()
-        self._forget_volatile()
+        self._drop_volatile()
         for key in entry.prepared if entry is not None else ():
             self._lasting.pop(key, None)
-            self._forget_ready(self._ready_of.pop(key, ()))
+            self._drop_ready_of(self._ready_of.pop(key, ()))
         if not self._lasting:
             self._bytes = 0
 
-    def _forget_volatile(self) -> None:
+    def _drop_volatile(self) -> None:
         self._volatile.clear()
-        self._forget_ready_volatile()
+        self._drop_ready_volatile()
 
-    def _forget_ready_volatile(self) -> None:
-        self._forget_ready(self._ready_volatile)
+    def _drop_ready_volatile(self) -> None:
+        self._drop_ready_of(self._ready_volatile)
         self._ready_volatile.clear()
         self._ready_volatile_bytes = 0
 
-    def _forget_ready(self, packets: Iterable[bytes]) -> None:
+    def _drop_ready_of(self, packets: Iterable[bytes]) -> None:
         for packet in packets:
             ready = self.ready.pop(packet, None)
             if ready is not None:
@@ -164,7 +163,7 @@ class Answers:
         self._ready_bytes = 0
 
     def reply(self, packet: bytes) -> bytes | None:
-        """The reply by UDP to a packet whose answer is prepared already; None for every other packet."""
+        """Returns the reply by UDP to a packet whose answer is prepared already, else None."""
         ready = self.ready.get(packet[2:]) or self.make_ready(packet)
         if ready is None:
             return None
@@ -172,10 +171,10 @@ class Answers:
         return packet[:2] + (rest if isinstance(rest, bytes) else rest.next())
 
     def make_ready(self, packet: bytes) -> Ready | None:
-        """The reply by UDP to a packet whose answer is prepared already, kept for equal packets if it is not long; None
-        for every other packet.
+        """Returns the reply by UDP to a packet whose answer is prepared already, else None. Keeps it for equal packets
+        if it is short.
 
-        A question that is found is a right one, whatever else the packet could have been.
+        The packet needs no further check: its question equals one that was parsed before.
         """
         if packet[4:10] != b"\0\1\0\0\0\0" or packet[2] & 0xF8:
             return None
@@ -194,8 +193,8 @@ class Answers:
         if value is None:
             return None
         room = limit - HEADER_SIZE - len(question) - len(opt)
-        if isinstance(value, Turning):
-            rest: bytes | TurningRest = TurningRest(packet, question, value, room, opt)
+        if isinstance(value, RotatingRecords):
+            rest: bytes | RotatingReply = RotatingReply(packet, question, value, room, opt)
             rcode = 0
         elif len(value) - 8 > room:
             return None
@@ -206,7 +205,7 @@ class Answers:
         return ready
 
     def _keep_ready(self, packet: bytes, ready: Ready, key: bytes) -> None:
-        """Until the answer to the question is forgotten."""
+        """Keeps a reply until the answer to its question is dropped."""
         size = len(packet) + len(ready[0])
         if size > LONGEST_READY:
             return
@@ -214,7 +213,7 @@ class Answers:
         if not lasting and (
             len(self._ready_volatile) >= READY_LIMIT // 2 or self._ready_volatile_bytes + size > READY_BYTES // 2
         ):
-            self._forget_ready_volatile()
+            self._drop_ready_volatile()
         if len(self.ready) >= READY_LIMIT or self._ready_bytes + size > READY_BYTES:
             self._drop_ready()
         self.ready[packet] = ready
@@ -225,41 +224,41 @@ class Answers:
             self._ready_volatile.append(packet)
             self._ready_volatile_bytes += size
 
-    def answer(self, query: Query, limit: int) -> bytes | Found:
-        """The reply to a query; Found when (the rest of) it is to be asked upstream, with `alias` for a CNAME's target
-        and without for the question as it is."""
+    def answer(self, query: Query, limit: int) -> bytes | LookupResult:
+        """Returns the reply to a query; LookupResult if upstream must be asked: for the target in `alias`, or for the whole
+        question if `alias` is None."""
         opt = query.opt
         key = query.question.lower()
         value = self._lasting.get(key) or self._volatile.get(key)
         if value is None:
             made = self._prepare(query, key)
-            if isinstance(made, Found):
+            if isinstance(made, LookupResult):
                 return made
             value = made
         room = limit - HEADER_SIZE - len(query.question) - len(opt)
-        if isinstance(value, Turning):
+        if isinstance(value, RotatingRecords):
             return compose(query.packet, query.question, value.next(room), opt)
         whole = compose(query.packet, query.question, value, opt)
         return cut(whole, limit, len(opt))
 
-    def _prepare(self, query: Query, key: bytes) -> Prepared | Turning | Found:
+    def _prepare(self, query: Query, key: bytes) -> Prepared | RotatingRecords | LookupResult:
         name = query.name.lower()
         zone = self._lookup.zone_of(name)
         if zone is None:
-            return Found(b"\0", alias=None)
+            return LookupResult(b"\0", alias=None)
         if not self.synced and not (query.kind == RecordType.TXT and name.startswith(b"\x0bdns-version")):
             return bytes((0, Rcode.SERVFAIL)) + b"\0\0\0\1\0\0" + self._soa(zone, len(name))
         found = self._lookup.find(name, query.kind)
         if found is None:
-            return Found(b"\0", alias=None)
+            return LookupResult(b"\0", alias=None)
         if found.alias is not None and query.kind != RecordType.CNAME:
             return found
         value = self.encode(query.question, found)
         self._keep(key, value, found)
         return value
 
-    def encode(self, question: bytes, found: Found) -> Prepared | Turning:
-        """What stands after the question."""
+    def encode(self, question: bytes, found: LookupResult) -> Prepared | RotatingRecords:
+        """Returns everything after the question."""
         name_size = len(question) - 4
         if not found.answer:
             if question[-4:-2] == b"\0\6" and name_size == len(found.zone) and not found.rcode:
@@ -267,13 +266,13 @@ class Answers:
             return bytes((0, found.rcode)) + b"\0\0\0\1\0\0" + self._soa(found.zone, name_size)
         kind = found.answer[0].kind
         if kind in (RecordType.A, RecordType.AAAA) and not found.additional and len(found.answer) > 1:
-            return Turning(b"".join(map(_address_bytes, found.answer)), len(found.answer))
+            return RotatingRecords(b"".join(map(_address_bytes, found.answer)), len(found.answer))
         answer, authority = self._with_soa(found, question)
         return encoded(question, Sections(answer, authority, found.additional), found.rcode)
 
-    def _with_soa(self, found: Found, question: bytes) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
-        """Answer and authority section. Below a chain of CNAMEs that ends in our zones at nothing is the SOA; it is the
-        answer to a question for it when the chain ends at the zone."""
+    def _with_soa(self, found: LookupResult, question: bytes) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
+        """Returns answer and authority section. If a chain of CNAMEs ends in our zones without data, the authority
+        section has the SOA; it is in the answer if the chain ends at the zone and the question asks for it."""
         kind, last = int.from_bytes(question[-4:-2], "big"), found.answer[-1]
         ends_here = found.alias is None and last.kind == RecordType.CNAME and found.rcode != Rcode.SERVFAIL
         if not ends_here or kind in (RecordType.CNAME, RecordType.ANY):
@@ -284,8 +283,8 @@ class Answers:
         return found.answer, (soa,)
 
     def _soa(self, zone: bytes, name_size: int) -> bytes:
-        """The SOA record below a question whose name has so many bytes and ends in the zone, whose letter case it
-        takes over by pointing there."""
+        """Returns the SOA record for a question whose name has this many bytes and ends in the zone; it points to the
+        question's zone, so that the letter case is the client's."""
         known = self._soas.get((zone, name_size))
         if known is None:
             pointer = (0xC000 | HEADER_SIZE + name_size - len(zone)).to_bytes(2, "big")
@@ -296,7 +295,7 @@ class Answers:
             self._soas[zone, name_size] = known
         return known
 
-    def _keep(self, key: bytes, value: Prepared | Turning, found: Found) -> None:
+    def _keep(self, key: bytes, value: Prepared | RotatingRecords, found: LookupResult) -> None:
         size = len(value)
         if size > SINGLE_LIMIT:
             return
@@ -304,7 +303,7 @@ class Answers:
         if self._bytes + size > PREPARED_BYTES or len(self._lasting) >= PREPARED_LIMIT:
             self._drop_all()
         if len(self._volatile) >= VOLATILE_LIMIT:
-            self._forget_volatile()
+            self._drop_volatile()
         if lasting and found.source is not None:
             self._lasting[key] = value
             found.source.prepared.append(key)
@@ -322,7 +321,7 @@ class Answers:
 
 
 def encoded(question: bytes, sections: Sections, rcode: int) -> Prepared:
-    """What stands after the question, as much of it as a message can hold."""
+    """Returns everything after the question, as much as a message can hold."""
     writer = Writer(question)
     counts = [0, 0, 0]
     full = False
@@ -338,7 +337,7 @@ def encoded(question: bytes, sections: Sections, rcode: int) -> Prepared:
 
 
 def compose(packet: bytes, question: bytes, value: Prepared, opt: bytes) -> bytes:
-    """A whole authoritative reply to a query of these bytes."""
+    """Returns a complete authoritative reply to a query."""
     if opt:
         additional = (value[6] << 8 | value[7]) + 1
         return b"".join(
@@ -365,10 +364,11 @@ def compose(packet: bytes, question: bytes, value: Prepared, opt: bytes) -> byte
     )
 
 
-def complete(query: Query, found: Found, message: Sections, rcode: int, limit: int) -> bytes:
-    """The reply to a question whose CNAMEs lead out of the zones: the chain, then what upstream said of its end.
+def complete(query: Query, found: LookupResult, message: Sections, rcode: int, limit: int) -> bytes:
+    """Returns the reply to a question whose CNAMEs lead out of the zones: the chain, then upstream's answer for its
+    end.
 
-    Upstream's rcode counts (RFC 6604), unless it was led back into our zones, of which it knows nothing.
+    Upstream's rcode is used (RFC 6604), unless the chain leads back into our zones, of which upstream knows nothing.
     """
     value = encoded(query.question, Sections((*found.answer, *message.answer)), rcode)
     opt = query.opt
@@ -376,7 +376,7 @@ def complete(query: Query, found: Found, message: Sections, rcode: int, limit: i
 
 
 def _address_bytes(record: Record) -> bytes:
-    """A record whose owner is the question's name."""
+    """Returns the bytes of a record whose owner is the question's name."""
     return (
         b"\xc0\x0c"
         + record.kind.to_bytes(2, "big")

@@ -1,4 +1,4 @@
-"""Names that stand for addresses: the reverse zones and pod names."""
+"""Names that encode addresses: the reverse zones and pod names."""
 
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
@@ -13,7 +13,7 @@ PLAIN = frozenset(b"0123456789abcdef-:")
 
 
 def address_of(labels: list[bytes], zone: bytes) -> str | None:
-    """The address that labels (lower case) below a reverse zone stand for; None when they stand for none."""
+    """Returns the address that labels (lower case) below a reverse zone encode, or None."""
     if zone == IN_ADDR:
         text = ".".join(label.decode("latin-1") for label in reversed(labels))
         try:
@@ -26,15 +26,15 @@ def address_of(labels: list[bytes], zone: bytes) -> str | None:
 
 
 def name_of(address: str) -> bytes:
-    """The name at which the PTR records of an address stand."""
+    """Returns the name of the PTR records of an address."""
     parsed = IPv6Address(address) if ":" in address else IPv4Address(address)
     return from_text(parsed.reverse_pointer)
 
 
 def pod_address(label: bytes) -> str | None:
-    """The address that a pod's label (lower case) stands for, ``10-244-1-5`` or ``fd00--5``; None for other text. A mapped
-    IPv4 address is that address, as CoreDNS has it."""
-    if not PLAIN.issuperset(label):  # Python reads a zone behind %, and the end of an IPv6 address in dots
+    """Returns the address in a pod's label (lower case), ``10-244-1-5`` or ``fd00--5``; None for other text. A mapped
+    IPv4 address becomes IPv4, as in CoreDNS."""
+    if not PLAIN.issuperset(label):  # Python would accept a zone after %, and dots at the end of an IPv6 address
         return None
     text = label.decode("ascii")
     try:

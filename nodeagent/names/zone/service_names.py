@@ -1,4 +1,4 @@
-"""What of a Service and its EndpointSlices its names need, in a form that is cheap to send and to hold."""
+"""The part of a Service and its EndpointSlices that its names need, in a form that is cheap to send and to hold."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -12,11 +12,11 @@ from nodeagent.model.objects import EndpointSlice, Service, key_of
 
 _LABEL = re.compile(r"[-_a-z0-9]{1,63}")
 NO_PORT = -1
-"""The port number of an entry without one: its addresses count, no SRV record names it."""
+"""The port number of an entry without one: its addresses are used, but it has no SRV record."""
 
 
 class NamedPort(NamedTuple):
-    """name and protocol in lower case; the name may be empty."""
+    """name and protocol are in lower case; the name may be empty."""
 
     name: str
     protocol: str
@@ -26,8 +26,8 @@ class NamedPort(NamedTuple):
 class EndpointGroup(Struct, frozen=True, gc=False, array_like=True):
     """The ready endpoints of one slice.
 
-    addresses: canonical. hosts: the first label of the name of each, in lower case; empty for one that is made from its
-    address. No hosts at all: every name is made from its address.
+    addresses: canonical. hosts: the first label of each endpoint's name, in lower case; empty for one that is made from
+    its address. If `hosts` is empty, every name is made from its address.
     """
 
     ports: tuple[NamedPort, ...]
@@ -35,13 +35,13 @@ class EndpointGroup(Struct, frozen=True, gc=False, array_like=True):
     hosts: tuple[str, ...] = ()
 
     def endpoints(self) -> Iterator[tuple[str, str]]:
-        """Name and address of each."""
+        """Yields name and address of each endpoint."""
         for index, address in enumerate(self.addresses):
             yield (self.hosts[index] if self.hosts else "") or host_of(address), address
 
 
 class ServiceNames(Struct, frozen=True, gc=False, array_like=True):
-    """All that the names of one Service come from. Neither ClusterIPs nor an external name: see `headless`."""
+    """Everything on which the names of one Service depend. Without ClusterIPs and external name: see `headless`."""
 
     namespace: str
     name: str
@@ -57,10 +57,9 @@ class ServiceNames(Struct, frozen=True, gc=False, array_like=True):
 
 
 def names_of(service: Service, slices: Collection[EndpointSlice]) -> ServiceNames:
-    """What a Service and its slices say about names.
-
-    An endpoint counts when its `ready` is true or absent; publishNotReadyAddresses acts through the controller that writes slices.
-    """
+    """Returns what the names of a Service depend on.
+    An endpoint is used if its `ready` is true or absent; publishNotReadyAddresses has its effect in the controller that
+    writes slices."""
     spec = service.spec
     key = key_of(service)
     if spec.type == "ExternalName":
@@ -80,7 +79,7 @@ def names_of(service: Service, slices: Collection[EndpointSlice]) -> ServiceName
 
 
 def _group(endpoints: EndpointSlice) -> EndpointGroup | None:
-    """None when no endpoint of the slice is ready, or its addresses are host names."""
+    """Returns the ready endpoints of a slice; None if it has none, or if its addresses are host names."""
     if endpoints.address_type == "FQDN":
         return None
     addresses = []
@@ -106,7 +105,7 @@ def _group(endpoints: EndpointSlice) -> EndpointGroup | None:
 
 
 def host_of(address: str) -> str:
-    """The label that stands for an address: ``10-244-1-5``, ``fd00--5``; no label ends in a hyphen, so ``fd00::`` is
+    """Returns the label for an address: ``10-244-1-5``, ``fd00--5``. No label ends in a hyphen, so ``fd00::`` is
     ``fd00--0``."""
     if ":" not in address:
         return address.replace(".", "-")
@@ -115,5 +114,5 @@ def host_of(address: str) -> str:
 
 
 def is_label(text: str) -> bool:
-    """Whether the text, in lower case, can stand between two dots and be asked for."""
+    """Returns whether the text, in lower case, is a valid label of a name that clients can ask for."""
     return _LABEL.fullmatch(text) is not None

@@ -1,6 +1,6 @@
-"""What of a Service cannot be served by name, and why. Pure.
+"""Finds what of a Service cannot be served by name, and why. Pure.
 
-An API server refuses most of it; manifests may say anything.
+An API server refuses most of it; manifests may contain anything.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -15,7 +15,7 @@ _SVC = len(b"\3svc")
 
 
 class Fault(NamedTuple):
-    """reason: CamelCase. whole: nothing of the Service is served. detail: what, and what follows."""
+    """reason: CamelCase. whole: the Service has no names at all. detail: what is wrong, and its effect."""
 
     reason: str
     detail: str
@@ -25,7 +25,7 @@ class Fault(NamedTuple):
 def faults_of(
     service: Service, slices: Collection[EndpointSlice], names: ServiceNames, zones: Sequence[str]
 ) -> Iterator[Fault]:
-    """Everything of this Service that has no name. names: what `names_of` made of it. zones: of the cluster."""
+    """Yields everything of this Service that has no name. names: the result of `names_of`. zones: of the cluster."""
     for what, text in (("name", names.name), ("namespace", names.namespace)):
         if not is_label(text):
             yield Fault("NotADnsLabel", f"its {what} {text!r} is no DNS label: it has no names", whole=True)

@@ -24,7 +24,7 @@ from nodeagent.names.feed.cluster_dns import listening_places
 from nodeagent.names.feed.dns_supervisor import Supervisor
 from nodeagent.names.feed.feed_messages import PROCESS_USER, Report, Settings
 from nodeagent.names.feed.feeder import Feeder
-from nodeagent.names.feed.meeting import part_with
+from nodeagent.names.feed.meeting import request_end
 from nodeagent.names.feed.sockets import ListenAddress
 from nodeagent.names.upstream.upstream_address import Server
 from tests.harness.dns.reference import RecordedObjects, answers, differences, packet_of
@@ -139,7 +139,7 @@ async def a_node(path: Path, kind: type[Node] = Node) -> AsyncIterator[Node]:
 
 async def until_told_to_end(path: Path) -> None:
     """What `nodeagent cleanup` says to the process."""
-    connection = await part_with(path / "dns.sock")
+    connection = await request_end(path / "dns.sock")
     assert connection is not None
     connection.close()
 

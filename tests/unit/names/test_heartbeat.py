@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.names.feed.heartbeat import INTERVAL_SECONDS, PATIENCE_SECONDS, Patience
+from nodeagent.names.feed.heartbeat import INTERVAL_SECONDS, PATIENCE_SECONDS, SilenceTimer
 
 LOOKS = round(PATIENCE_SECONDS / INTERVAL_SECONDS)
 
@@ -10,10 +10,10 @@ LOOKS = round(PATIENCE_SECONDS / INTERVAL_SECONDS)
 def looks(elapsed: float, waited: float, most: int = 1000) -> tuple[int | None, int | None]:
     """After how many unanswered looks of this kind the process is late, and after how many it counts as hung; None for
     never."""
-    patience = Patience()
+    patience = SilenceTimer()
     late = None
     for count in range(1, most):
-        patience.looked(answered=False, elapsed=elapsed, waited=waited)
+        patience.record(answered=False, elapsed=elapsed, waited=waited)
         if late is None and patience.is_late:
             late = count
         if patience.has_hung:
@@ -36,18 +36,18 @@ def test_it_has_hung_only_by_time_in_which_it_could_answer(elapsed: float, waite
 
 
 def test_a_single_answer_is_enough() -> None:
-    patience = Patience()
+    patience = SilenceTimer()
     for _ in range(100):
         for _ in range(LOOKS - 1):
-            patience.looked(answered=False, elapsed=INTERVAL_SECONDS, waited=0.0)
+            patience.record(answered=False, elapsed=INTERVAL_SECONDS, waited=0.0)
             assert not patience.is_late
-        patience.looked(answered=True, elapsed=INTERVAL_SECONDS, waited=0.0)
+        patience.record(answered=True, elapsed=INTERVAL_SECONDS, waited=0.0)
 
 
 def test_who_answers_again_is_no_longer_late() -> None:
-    patience = Patience()
+    patience = SilenceTimer()
     for _ in range(LOOKS):
-        patience.looked(answered=False, elapsed=INTERVAL_SECONDS, waited=INTERVAL_SECONDS)
+        patience.record(answered=False, elapsed=INTERVAL_SECONDS, waited=INTERVAL_SECONDS)
     assert (patience.is_late, patience.has_hung) == (True, False)
-    patience.looked(answered=True, elapsed=INTERVAL_SECONDS, waited=0.0)
+    patience.record(answered=True, elapsed=INTERVAL_SECONDS, waited=0.0)
     assert not patience.is_late

@@ -22,7 +22,7 @@ from nodeagent.names.server.front import Front, NoUpstream, Tasks
 from nodeagent.names.server.udp import UdpListener
 from nodeagent.names.zone.index import Index
 from nodeagent.names.zone.lookup import Lookup, ZoneSettings
-from nodeagent.names.zone.prepared_answers import Answers
+from nodeagent.names.zone.prepared_answers import PreparedAnswers
 from nodeagent.names.zone.service_names import names_of
 from nodeagent.wire.dns.codes import LARGEST_UDP_LIMIT, TCP_LIMIT
 
@@ -32,7 +32,7 @@ TRIES = 5
 
 def front(endpoints: int, ports: int) -> Front:
     """A headless Service `big.shop` with so many endpoints and ports."""
-    answers = Answers(Lookup(ZoneSettings(), Index()), synced=True)
+    answers = PreparedAnswers(Lookup(ZoneSettings(), Index()), synced=True)
     spec = ServiceSpec(cluster_ip="None", ports=tuple(ServicePort(80 + one, f"p{one}") for one in range(ports)))
     service = Service(ObjectMeta(name="big", namespace="shop"), spec)
     addresses = (f"10.{at >> 16}.{at >> 8 & 255}.{at & 255}" for at in range(endpoints))

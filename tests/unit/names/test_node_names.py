@@ -113,12 +113,12 @@ def test_a_former_process_is_asked_again_where_no_file_can_be_opened(
     """The agent is to serve Services meanwhile, and says once what it cannot do."""
     attempts, reported = [], []
 
-    async def part_with(path: Path) -> None:
+    async def request_end(path: Path) -> None:
         attempts.append(path)
         if len(attempts) < 3:
             raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(cluster_dns, "part_with", part_with)
+    monkeypatch.setattr(cluster_dns, "request_end", request_end)
     monkeypatch.setattr(cluster_dns, "AGAIN_SECONDS", 0.0)
     listener = NodeNames(
         None,
@@ -187,5 +187,5 @@ def test_a_resolver_that_does_not_answer_is_a_problem_until_it_does(told: Told, 
         path=tmp_path / "dns.sock",
     )
     for down in ((), ("192.0.2.53:53",), ("192.0.2.53:53",), ()):
-        listener._heard(Report(True, NameCounts(1, upstream=UpstreamCounts(down=down))))
+        listener._take_report(Report(True, NameCounts(1, upstream=UpstreamCounts(down=down))))
     assert said == [[("DNS upstream 192.0.2.53:53", "UpstreamDown")], []]

@@ -23,7 +23,7 @@ from nodeagent.model.objects import (
 from nodeagent.names.zone import prepared_answers
 from nodeagent.names.zone.index import Index
 from nodeagent.names.zone.lookup import Lookup, ZoneSettings
-from nodeagent.names.zone.prepared_answers import Answers
+from nodeagent.names.zone.prepared_answers import PreparedAnswers
 from nodeagent.names.zone.reverse import name_of
 from nodeagent.names.zone.service_names import EndpointGroup, NamedPort, ServiceNames, host_of, names_of
 from nodeagent.wire.dns.domain_names import from_text
@@ -33,14 +33,14 @@ from nodeagent.wire.dns.query import read_query
 HTTP = NamedPort("http", "tcp", 80)
 
 
-def answers_of(*services: ServiceNames, settings: ZoneSettings | None = None) -> Answers:
-    answers = Answers(Lookup(settings or ZoneSettings(), Index()), synced=True)
+def answers_of(*services: ServiceNames, settings: ZoneSettings | None = None) -> PreparedAnswers:
+    answers = PreparedAnswers(Lookup(settings or ZoneSettings(), Index()), synced=True)
     for one in services:
         answers.put(one, 1)
     return answers
 
 
-def ask(answers: Answers, name: str, kind: str = "A", *, limit: int = 512) -> dns.message.Message:
+def ask(answers: PreparedAnswers, name: str, kind: str = "A", *, limit: int = 512) -> dns.message.Message:
     packet = dns.message.make_query(name, kind).to_wire()
     quick = answers.reply(packet)
     if quick is None:
@@ -50,13 +50,13 @@ def ask(answers: Answers, name: str, kind: str = "A", *, limit: int = 512) -> dn
     return dns.message.from_wire(quick)
 
 
-def said(answers: Answers, name: str, kind: str = "A") -> list[str]:
+def said(answers: PreparedAnswers, name: str, kind: str = "A") -> list[str]:
     """rcode, then the data of the answer's records in order of text."""
     message = ask(answers, name, kind)
     return [dns.rcode.to_text(message.rcode()), *sorted(one.to_text() for rrset in message.answer for one in rrset)]
 
 
-def goes_upstream(answers: Answers, name: str, kind: str = "A") -> bool:
+def goes_upstream(answers: PreparedAnswers, name: str, kind: str = "A") -> bool:
     packet = dns.message.make_query(name, kind).to_wire()
     return answers.reply(packet) is None and not isinstance(answers.answer(read_query(packet), 512), bytes)
 
@@ -121,7 +121,7 @@ def test_the_reverse_name_of_an_address_follows_every_service_that_has_it() -> N
 
 
 def test_before_the_first_list_names_fail_and_others_go_upstream() -> None:
-    answers = Answers(Lookup(ZoneSettings(), Index()))
+    answers = PreparedAnswers(Lookup(ZoneSettings(), Index()))
     for name in (WEB, "cluster.local.", "1.0.0.10.in-addr.arpa."):
         message = ask(answers, name)
         assert message.rcode() == dns.rcode.SERVFAIL
@@ -159,7 +159,7 @@ def test_a_big_service_is_cut_for_udp_and_whole_by_tcp() -> None:
     assert said(answers, "10-1-3-9.web.shop.svc.cluster.local.") == ["NOERROR", "10.1.3.9"]
 
 
-def ask_tcp(answers: Answers, name: str) -> dns.message.Message:
+def ask_tcp(answers: PreparedAnswers, name: str) -> dns.message.Message:
     made = answers.answer(read_query(dns.message.make_query(name, "A").to_wire()), 65535)
     assert isinstance(made, bytes)
     return dns.message.from_wire(made)
@@ -318,7 +318,7 @@ QUESTIONS = [
 ]
 
 
-def everything_said(answers: Answers) -> list[object]:
+def everything_said(answers: PreparedAnswers) -> list[object]:
     out: list[object] = []
     for packet in QUESTIONS:
         made = answers.reply(packet) or answers.answer(read_query(packet), 65535)

@@ -175,8 +175,8 @@ def test_a_resolver_that_was_told_to_ask_us_is_not_asked(resolvers: Resolvers) -
         ourselves.upstream = upstream
         loop = asyncio.get_running_loop()
         taking, _ = await loop.create_datagram_endpoint(lambda: ourselves, (OURS, 53))
-        upstream._probes.know([])
-        upstream._probes.know([Server(FIRST), Server(SECOND)])
+        upstream._probes.set_servers([])
+        upstream._probes.set_servers([Server(FIRST), Server(SECOND)])
         await until(lambda: upstream.servers[0].loops)
         assert code(await ask(upstream)) == "NOERROR"
         assert code(await ask(upstream, "www.example.net.")) == "REFUSED", "what the second one says"

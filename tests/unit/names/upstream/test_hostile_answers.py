@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeagent.names.upstream.belonging import Worth, belonging
+from nodeagent.names.upstream.belonging import AnswerKind, belonging
 from nodeagent.names.upstream.prepared_reply import prepare
-from nodeagent.names.upstream.reply import MOST_RECORDS, Doubt, Reply, read_reply
+from nodeagent.names.upstream.reply import MOST_RECORDS, RejectReason, Reply, read_reply
 from nodeagent.names.upstream.upstream_question import Asked, asked_by, question_of
 from nodeagent.wire.dns.codes import RecordType
 from nodeagent.wire.dns.domain_names import from_text
@@ -298,7 +298,7 @@ packets = st.one_of(
 def test_any_bytes_are_an_answer_or_none(packet: bytes, flags: int) -> None:
     packet = packet[:2] + flags.to_bytes(2, "big") + packet[4:]
     reply = read_reply(packet, 7, QUESTION)
-    if isinstance(reply, Doubt):
+    if isinstance(reply, RejectReason):
         return
     belongs = belonging(reply, ASKED)
     wire = prepare(reply, belongs, ASKED)
@@ -309,7 +309,7 @@ def test_any_bytes_are_an_answer_or_none(packet: bytes, flags: int) -> None:
     )
     assert message.question[0].name.to_text() == "WWW.example.com."
     assert all(rrset.ttl <= 3600 for rrset in message.answer)
-    if belongs.worth is Worth.POSITIVE:
+    if belongs.worth is AnswerKind.POSITIVE:
         assert message.answer
 
 

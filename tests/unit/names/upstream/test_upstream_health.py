@@ -46,7 +46,7 @@ def test_a_server_that_fails_three_times_is_asked_last_until_a_probe_is_answered
 
 def test_failures_between_answers_do_not_add_up() -> None:
     health = Health(HealthLimits())
-    health.know([ONE], 0)
+    health.set_servers([ONE], 0)
     for _ in range(5):
         health.failed(ONE, 1)
         health.failed(ONE, 1)
@@ -121,8 +121,8 @@ def test_a_server_that_leads_back_to_us_is_not_asked(caplog: pytest.LogCaptureFi
                 assert code(await scene.ask(asked)) == "REFUSED"
 
         script.probed = back
-        scene.upstream._probes.know([])
-        scene.upstream._probes.know([ONE, TWO])
+        scene.upstream._probes.set_servers([])
+        scene.upstream._probes.set_servers([ONE, TWO])
         await asyncio.sleep(1)
         assert [state.loops for state in scene.upstream.servers] == [True, False]
         assert up(scene) == [False, True]
@@ -150,8 +150,8 @@ def test_with_loops_only_names_fail_at_once_and_known_ones_stay() -> None:
             await scene.ask(dns.message.from_wire(packet))
 
         script.probed = back
-        scene.upstream._probes.know([])
-        scene.upstream._probes.know([ONE])
+        scene.upstream._probes.set_servers([])
+        scene.upstream._probes.set_servers([ONE])
         await asyncio.sleep(10)
         began = scene.now
         assert code(await scene.ask(query("other.example.com."))) == "SERVFAIL"
