@@ -36,6 +36,7 @@ _FLAGS: tuple[Flag, ...] = (
     Flag("--context", "source.context"),
     Flag("--master", "source.master"),
     Flag("--manifests", "source.manifests"),
+    Flag("--snapshot", "source.snapshot"),
     Flag("--endpoints-api", "source.endpointsAPI"),
     Flag("--config-sync-period", "source.resyncPeriod"),
     Flag("--node-name", "node.name"),

@@ -100,6 +100,17 @@ class SourceConfig(Group):
         "",
         "Which API endpoints are read from. `auto`: EndpointSlices where the server has them, Endpoints otherwise.",
     )
+    snapshot: AnyPath = option(
+        None,
+        "path",
+        "File in which the last known Services, endpoints, Node and service ranges are kept. If no API server answers at the "
+        "start they are served until one does. Not read with `manifests`.",
+    )
+    snapshot_max_age: Period = option(
+        _seconds(7 * 24 * 3600),
+        "duration",
+        "An older `snapshot` is ignored. It is renewed while an API server is followed.",
+    )
     resync_period: Period = option(
         _seconds(900),
         "duration",

@@ -12,7 +12,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from nodeagent.config import AgentConfig
-from nodeagent.daemon.agent_parts import KernelViews, build_dataplane, build_figures, build_names, build_source
+from nodeagent.daemon.agent_parts import (
+    KernelViews,
+    build_dataplane,
+    build_figures,
+    build_names,
+    build_saved_state,
+    build_source,
+)
 from nodeagent.daemon.agent_view import AgentView
 from nodeagent.daemon.part_options import (
     cluster_access,
@@ -113,6 +120,7 @@ class Agent:
         access = None if config.source.manifests is not None else cluster_access(config, environment)
         self._client = None if access is None else ApiClient(access)
         self._source = build_source(config, self._client, self._store, names)
+        self._saved_state = build_saved_state(config, access, self._store, self._source, names, self._board)
         hint = reached_by_own_service(access, environment)
         say = notifier.status if end_predecessor is None else lambda _: None
         self._wait = StartWait(describe_source(config), self._store, notifier, hint=hint, say=say)
@@ -202,6 +210,10 @@ class Agent:
         async with self._opened(), asyncio.TaskGroup() as tasks:
             tasks.create_task(self._source.run(), name="source")
             tasks.create_task(self._beside.surroundings.run(), name="surroundings")
+            if self._saved_state is not None:
+                tasks.create_task(self._saved_state.keeper.run(), name="state keeper")
+                if self._end_predecessor is None:  # a predecessor's tables are of a later state than any file
+                    tasks.create_task(self._saved_state.restorer.run(), name="state restorer")
             if self._end_predecessor is None:
                 ownership = self._own_tables()
                 self._report(tasks)

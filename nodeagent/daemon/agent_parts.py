@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from nodeagent import __version__
 from nodeagent.config import AgentConfig
@@ -17,6 +18,7 @@ from nodeagent.daemon.part_options import (
     metrics_host_names,
     named_hosts,
     pod_ranges,
+    saved_state_origin,
     ways,
 )
 from nodeagent.model.addresses import Family
@@ -45,6 +47,8 @@ from nodeagent.proxy.source.namespaces import NamespaceNames
 from nodeagent.proxy.source.object_source import Source, source_of
 from nodeagent.proxy.source.object_store import ClusterStore
 from nodeagent.proxy.source.pod_addresses import PodAddresses
+from nodeagent.proxy.source.saved.state_keeper import StateKeeper
+from nodeagent.proxy.source.saved.state_restorer import StateRestorer
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,47 @@ def build_source(config: AgentConfig, client: ApiClient | None, store: ClusterSt
         namespaces=names.namespaces if with_names else None,
         pods=names.pods,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SavedStateParts:
+    """Who writes the saved state, and who reads it at a start without an API server."""
+
+    keeper: StateKeeper
+    restorer: StateRestorer
+
+
+def build_saved_state(
+    config: AgentConfig,
+    access: ClusterAccess | None,
+    store: ClusterStore,
+    source: Source,
+    names: DnsParts,
+    board: ProblemBoard,
+) -> SavedStateParts | None:
+    """Returns None if no state is saved. Raises KubeconfigError."""
+    path = config.source.snapshot
+    if path is None or access is None:
+        return None
+    origin = saved_state_origin(config, access)
+    namespaces = None if names.settings is None else names.namespaces
+    return SavedStateParts(
+        StateKeeper(path, origin, store, namespaces, wall=_utc_now, report=board.reporter("saving state")),
+        StateRestorer(
+            path,
+            origin,
+            store,
+            namespaces,
+            longest=timedelta(seconds=config.source.snapshot_max_age.seconds),
+            following=lambda: source.following,
+            wall=_utc_now,
+            report=board.reporter("restoring state"),
+        ),
+    )
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)

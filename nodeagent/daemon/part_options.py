@@ -1,10 +1,12 @@
 """The configuration as each part that is built from it takes it (pure, but for reading the kubeconfig and resolv.conf)."""
 
 import grp
+import hashlib
 import json
 import socket
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -31,7 +33,9 @@ from nodeagent.proxy.source.client.kubeconfig import ClusterAccess, in_cluster, 
 from nodeagent.proxy.source.client.proxy import DEFAULT_PORTS, environment_proxy, without_password
 from nodeagent.proxy.source.client.server_choice import Server
 from nodeagent.proxy.source.client.tls import TlsTrust
+from nodeagent.proxy.source.saved.state_origin import StateOrigin
 from nodeagent.proxy.translate.node_state import DetectLocal, TranslationOptions
+from nodeagent.runtime.bounded_file import read_whole
 
 _UNIQUE_LOCAL = ip_network("fd00::/8")
 """RFC 4193."""
@@ -203,6 +207,20 @@ def cluster_access(config: AgentConfig, environment: Mapping[str, str]) -> Clust
         Server(url, access.proxy or environment_proxy(url, environment)) for url in (access.server, *source.master[1:])
     ]
     return replace(access, proxy=servers[0].proxy, others=tuple(servers[1:]))
+
+
+def saved_state_origin(config: AgentConfig, access: ClusterAccess) -> StateOrigin:
+    """Whose state a snapshot must be to be used. Raises KubeconfigError if the authority's file cannot be read."""
+    authority = access.trust.authority
+    if isinstance(authority, Path):
+        try:
+            authority = read_whole(authority)
+        except OSError as error:
+            raise KubeconfigError(f"certificate authority file {error.filename}: {error.strerror or error}") from error
+    digest = hashlib.sha256(authority or b"")
+    for url in sorted(server.url for server in access.servers):
+        digest.update(b"\n" + url.encode())
+    return StateOrigin(digest.hexdigest(), config.node.name, for_names=config.dns.enabled)
 
 
 def named_hosts(config: AgentConfig, access: ClusterAccess | None) -> tuple[str, ...]:

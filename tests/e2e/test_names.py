@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import dns.message
 import dns.rcode
@@ -86,6 +87,34 @@ def test_only_pods_and_the_node_are_served(shaken: ApiCluster, named: Tenant) ->
     for client in ("caller", NODE):
         wait(says(shaken, expected, name, client=client, server=NODE), f"{client} is served")
     wait(says(shaken, ["REFUSED"], name, client="outside", server=NODE), "a host outside is not")
+
+
+def test_a_node_that_boots_without_a_server_answers_the_names_that_it_knew(
+    shaken: ApiCluster, named: Tenant, tmp_path: Path
+) -> None:
+    web, missing = f"web.{named.name}.svc.cluster.local.", f"missing.{named.name}.svc.cluster.local."
+    namespace = shaken.world.namespace(NODE)
+    shaken.start_agent(
+        "--dns", "--dns-upstreams", upstream_server.FLAG, "--dns-listen", SERVER, "--snapshot", str(tmp_path / "state")
+    )
+    shaken.agent.wait_until(says(shaken, ["NOERROR", named.cluster_ips("web")[0]], web), "the Service's name")
+    four = named.cluster_ips("web")[0]
+    shaken.agent.stop()
+    shaken.server.kill()
+    kill_dns_processes(namespace)
+    shaken.world.run(NODE, [*AGENT, "cleanup"])
+    assert ask(shaken, web) == [], "control: nobody answers"
+
+    printed = len(shaken.agent.lines)
+    shaken.agent.restart()
+    shaken.agent.wait_for_line(" ready: ", after=printed)
+    try:
+        shaken.agent.wait_until(says(shaken, ["NOERROR", four], web), "the Service's name without a server")
+        assert ask(shaken, missing) == ["NXDOMAIN"]
+    finally:
+        shaken.restart_server()
+    named.expose("missing")
+    shaken.agent.wait_until(says(shaken, ["NOERROR", named.cluster_ips("missing")[0]], missing), "a name that is new")
 
 
 def test_objects_of_the_api_server_get_the_recorded_answers(shaken: ApiCluster) -> None:

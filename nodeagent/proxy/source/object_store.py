@@ -25,6 +25,8 @@ from nodeagent.proxy.source.retention import Retention, T, unchanged
 
 K = TypeVar("K", bound=StoredObject)
 
+_STORED: frozenset[type] = frozenset({Service, EndpointSlice, Node, ServiceCIDR})
+
 
 class ChangeListener(Protocol):
     """Called after the store holds the new state, from the event loop; must not block or raise."""
@@ -73,6 +75,8 @@ class ClusterStore:
         self._node_gone = False
         self._service_cidrs: dict[ObjectKey, ServiceCIDR] = {}
         self._listed: set[type] = set()
+        self._restored: set[type] = set()
+        self._version = 0
         self._synced = False
         self._all_listed = False
         self._problems_by_source: dict[str, tuple[Problem, ...]] = {}
@@ -120,6 +124,32 @@ class ClusterStore:
     def is_synced(self) -> bool:
         """Services and EndpointSlices have both been listed in full once. Node and ServiceCIDRs are not waited for."""
         return self._synced
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the source has listed all kinds, so that nothing that is held is of an earlier state."""
+        return self._listed >= _STORED
+
+    @property
+    def restored(self) -> tuple[str, ...]:
+        """The kinds of which an earlier state is held, because the source has not listed them yet; sorted."""
+        return tuple(sorted(kind.__name__ for kind in self._restored - self._listed))
+
+    @property
+    def version(self) -> int:
+        """A number that grows with each change of what is held."""
+        return self._version
+
+    def held(self, kind: type[T]) -> list[T]:
+        """Returns all objects of this kind, in no order."""
+        if kind is Node:
+            return cast("list[T]", [] if self._node is None else [self._node])
+        by_kind: Mapping[type, Mapping[ObjectKey, StoredObject]] = {
+            Service: self._services,
+            EndpointSlice: self._slices,
+            ServiceCIDR: self._service_cidrs,
+        }
+        return cast("list[T]", list(by_kind[kind].values()))
 
     @property
     def counts(self) -> dict[str, int]:
@@ -194,6 +224,10 @@ class ClusterStore:
 
     def commit(self, listing: "Listing[T]") -> None:
         """Make a finished listing the state (called by `Listing.commit`)."""
+        self._take_over(listing)
+        self._count_as_listed(listing.kind)
+
+    def _take_over(self, listing: "Listing[T]") -> None:
         if listing.kind is Service:
             services = cast("dict[ObjectKey, Service]", listing.objects)
             self._update_services(services, self._services.keys() - services.keys())
@@ -207,7 +241,6 @@ class ClusterStore:
             self._node_gone = not listing.objects
             for node in cast("dict[ObjectKey, Node]", listing.objects).values():
                 self._put_node(node)
-        self._count_as_listed(listing.kind)
 
     def unavailable(self, kind: type[T]) -> None:
         """The source will not say which objects of this kind there are. What is held stays; the Node and ServiceCIDRs
@@ -215,12 +248,26 @@ class ClusterStore:
         if kind is Node or kind is ServiceCIDR:
             self._count_as_listed(kind)
 
+    def restore(self, listings: Iterable["Listing[StoredObject]"]) -> None:
+        """Takes an earlier state of all kinds as the state until the source lists them. A kind that it has listed stays."""
+        for listing in listings:
+            if listing.kind not in self._listed:
+                if listing.objects:  # an empty list of an earlier state says nothing about the present
+                    self._take_over(listing)
+                self._restored.add(listing.kind)
+        self._announce()
+
     def _count_as_listed(self, kind: type[T]) -> None:
         self._listed.add(kind)
-        if not self._synced and {Service, EndpointSlice} <= self._listed:
+        self._announce()
+
+    def _announce(self) -> None:
+        """Calls the listener when the first complete state is held, listed or restored."""
+        known = self._listed | self._restored
+        if not self._synced and {Service, EndpointSlice} <= known:
             self._synced = True
             self._listener.synced()
-        if self._synced and not self._all_listed and {Node, ServiceCIDR} <= self._listed:
+        if self._synced and not self._all_listed and {Node, ServiceCIDR} <= known:
             self._all_listed = True
             self._listener.all_listed()
 
@@ -228,21 +275,26 @@ class ClusterStore:
         self._node_gone = False
         if self._node is None or not unchanged(self._node, node):
             self._node = node
+            self._version += 1
             self._listener.node_changed()
 
     def _update_services(self, puts: Mapping[ObjectKey, Service], deletes: Iterable[ObjectKey]) -> None:
         before = _update(self._services, puts, deletes)
+        self._version += bool(before)
         for key in before:
             self._on_change(Service, key)
             self._listener.service_changed(key)
 
     def _update_service_cidrs(self, puts: Mapping[ObjectKey, ServiceCIDR], deletes: Iterable[ObjectKey]) -> None:
         if _update(self._service_cidrs, puts, deletes):
+            self._version += 1
             self._listener.service_cidrs_changed()
 
     def _update_slices(self, puts: Mapping[ObjectKey, EndpointSlice], deletes: Iterable[ObjectKey]) -> None:
         changed: defaultdict[ObjectKey, dict[str, EndpointSlice | None]] = defaultdict(dict)
-        for key, held in _update(self._slices, puts, deletes).items():
+        before = _update(self._slices, puts, deletes)
+        self._version += bool(before)
+        for key, held in before.items():
             latest = self._slices.get(key)
             service_before = service_of(held) if held is not None else None
             service_now = service_of(latest) if latest is not None else None
