@@ -48,7 +48,7 @@ from nodeagent.proxy.source.object_source import source_of
 from nodeagent.proxy.source.object_store import ClusterStore
 from nodeagent.proxy.source.unwatched_service import ask_api_server
 from nodeagent.proxy.translate.context import Context
-from nodeagent.proxy.translate.node_ports import relevant_problems
+from nodeagent.proxy.translate.node_ports import has_node_port, relevant_problems
 from nodeagent.proxy.translate.node_state import node_context, node_state
 from nodeagent.proxy.translate.translator import Translator
 
@@ -236,7 +236,7 @@ def _view_of_source(
     translator = Translator()
     translator.update(ranged, None, context)
     states = dict(translator.states)
-    needed = relevant_problems(node_problems, states.values())
+    needed = relevant_problems(node_problems, node_ports=any(map(has_node_port, states.values())))
     said = [*problems, *needed, *(one for state in states.values() for one in state.problems)]
     return NodeView(
         origin=f"{describe_source(config)}, as node {config.node.name}, without an agent{why}",

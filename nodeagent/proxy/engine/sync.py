@@ -1,6 +1,7 @@
 """The pass: take changes, translate, program, report; and the loop that decides when the next one runs.
 
-A pass runs at once if the agent is idle, but never sooner than `min_period_seconds` after the last. The order inside one:
+A pass runs at once if the agent is idle, but never sooner than `min_period_seconds` after the last; many changes share passes
+(`pass_spacing`). The order inside one:
 old ClusterIPs are removed from the interface first, then the tables change, then new ClusterIPs are added to the interface,
 so that no address is ever local without the rules that protect the host's own daemons.
 """
@@ -24,10 +25,11 @@ from nodeagent.model.snapshot import Snapshot
 from nodeagent.proxy.engine.change_queue import ChangeQueue, ChangeSet
 from nodeagent.proxy.engine.cluster_ips import ClusterIps
 from nodeagent.proxy.engine.needed_parts import FlowCleaner, Heartbeat, Interface, Observer, Table
+from nodeagent.proxy.engine.pass_spacing import PassSpacing
 from nodeagent.proxy.engine.reader_window import ReaderWindow, Sockets
 from nodeagent.proxy.engine.udp_changes import UdpChanges
 from nodeagent.proxy.translate.context import Context
-from nodeagent.proxy.translate.node_ports import relevant_problems
+from nodeagent.proxy.translate.node_ports import has_node_port, relevant_problems
 from nodeagent.proxy.translate.node_state import TranslationOptions, node_context, node_state
 from nodeagent.proxy.translate.size import size_of
 from nodeagent.proxy.translate.translator import Translator
@@ -69,6 +71,7 @@ class _Belief:
     node: NodeState = field(default_factory=NodeState)
     node_problems: tuple[Problem, ...] = ()
     service_problems: dict[ObjectKey, tuple[Problem, ...]] = field(default_factory=dict)
+    node_port_services: set[ObjectKey] = field(default_factory=set)
 
 
 class _Periodic:
@@ -137,6 +140,7 @@ class Engine:
         self._look_at = 0.0
         self._disturbed: set[str] = set()
         self._readers = ReaderWindow(sockets)
+        self._spacing = PassSpacing()
 
     @property
     def states(self) -> Mapping[ObjectKey, ServiceState]:
@@ -167,9 +171,11 @@ class Engine:
         while True:
             await self._wait_for_work(resync, full_sync)
             if not self._disturbed:
+                await asyncio.sleep(self._spacing.wait_seconds(loop.time()))
                 await self._readers.wait()
                 self._heartbeat.beat()
             now = loop.time()
+            self._spacing.take(now)
             compare = full_sync.take(now)
             await self._run_pass(self._changes.take(), full=resync.take(now) or compare, compare=compare)
             self._give_up_if_hopeless()
@@ -240,7 +246,7 @@ class Engine:
         changed = await self._translate(changes, context, everything=full)
         self._heartbeat.beat()
         self._udp.note(changed)
-        self._note_problems(changed)
+        self._note_services(changed)
         gone, new = self._choose_cluster_ips(changed, context, node, reread=compare or changes.interface)
         if changes.interface:
             self._disturbed.add("interface")
@@ -363,16 +369,19 @@ class Engine:
         self._last_errors.pop(table.family, None)
         return report
 
-    def _note_problems(self, changed: Mapping[ObjectKey, ServiceState | None]) -> None:
+    def _note_services(self, changed: Mapping[ObjectKey, ServiceState | None]) -> None:
         for key, state in changed.items():
             self._belief.service_problems.pop(key, None)
+            self._belief.node_port_services.discard(key)
             if state is not None and state.problems:
                 self._belief.service_problems[key] = state.problems
+            if state is not None and has_node_port(state):
+                self._belief.node_port_services.add(key)
 
     def _problems(self, families: Iterable[TableReport]) -> tuple[Problem, ...]:
         belief = self._belief
         return (
-            *relevant_problems(belief.node_problems, self.states.values()),
+            *relevant_problems(belief.node_problems, node_ports=bool(belief.node_port_services)),
             *self._cluster_ips.problems,
             *(problem for table in families for problem in table.problems),
             *(problem for problems in belief.service_problems.values() for problem in problems),

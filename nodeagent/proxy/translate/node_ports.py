@@ -39,11 +39,15 @@ def node_port_cidrs(texts: Sequence[str], context: Context, problems: list[Probl
     return merged(chosen)
 
 
-def relevant_problems(problems: tuple[Problem, ...], states: Iterable[ServiceState]) -> tuple[Problem, ...]:
-    """Returns the problems of the node that concern a Service: addresses for node ports matter only if a Service has one."""
-    if not any(one.reason == _NO_ADDRESS for one in problems):
-        return problems
-    if any(one.kind is FrontendKind.NODE_PORT for state in states for one in state.frontends):
+def has_node_port(state: ServiceState) -> bool:
+    """Returns whether a Service is reached at a node port."""
+    return any(one.kind is FrontendKind.NODE_PORT for one in state.frontends)
+
+
+def relevant_problems(problems: tuple[Problem, ...], *, node_ports: bool) -> tuple[Problem, ...]:
+    """Returns the problems of the node that concern a Service. node_ports: whether a Service has one; only then it matters that
+    the node has no address for them."""
+    if node_ports:
         return problems
     return tuple(one for one in problems if one.reason != _NO_ADDRESS)
 

@@ -1,0 +1,28 @@
+"""Decides when a pass waits so that several changes share it. Pure.
+
+A pass costs most of its processor time once, however many Services changed. A change alone is programmed at once, and so are
+a few in a row. While changes come faster than passes are granted, a pass waits for the next grant and takes all that came.
+"""
+
+from typing import Final
+
+SPACING_SECONDS: Final = 0.01
+"""A pass is granted this often; the longest that a change waits here."""
+BURST: Final = 50
+"""So many passes may follow each other without a wait, after a time without changes."""
+
+
+class PassSpacing:
+    """Grants passes: BURST at first, and one more each SPACING_SECONDS, up to BURST again. Times are of one monotonic clock."""
+
+    def __init__(self) -> None:
+        self._all_granted_at = 0.0
+        """When all grants would be there again if no pass took one. Each pass moves it by SPACING_SECONDS."""
+
+    def wait_seconds(self, now: float) -> float:
+        """Returns how long the next pass waits for a grant."""
+        return max(0.0, self._all_granted_at - (BURST - 1) * SPACING_SECONDS - now)
+
+    def take(self, now: float) -> None:
+        """Takes the grant for a pass that begins now."""
+        self._all_granted_at = max(self._all_granted_at, now) + SPACING_SECONDS
