@@ -17,7 +17,7 @@ from nodeagent.kinds.description.resources import Catalog, Resource
 
 STORE_FILE: Final = "store.db"
 """The name of a SQLite store in the data directory."""
-_MEMORY_FILE: Final = "etcd.json"
+_MEMORY_FILE: Final = "etcd-last-seen.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +61,8 @@ def etcd_storage(
     what it saw of etcd. Raises OSError."""
     # Servers without etcd do not load the etcd client.
     from nodeagent.apiserver.storage.etcd.cluster_client import Client  # noqa: PLC0415
+    from nodeagent.apiserver.storage.etcd.last_seen import LastSeenFile  # noqa: PLC0415
     from nodeagent.apiserver.storage.etcd.layout import Layout, StoredCollection  # noqa: PLC0415
-    from nodeagent.apiserver.storage.etcd.numbering import Memory  # noqa: PLC0415
     from nodeagent.apiserver.storage.etcd.rpc import Endpoint  # noqa: PLC0415
     from nodeagent.apiserver.storage.etcd.storage import EtcdStorage  # noqa: PLC0415
 
@@ -76,7 +76,7 @@ def etcd_storage(
     places[RANGE_ALLOCATIONS] = StoredCollection(RANGE_ALLOCATIONS, "RangeAllocation", "v1", False, None)
     places[MASTER_LEASES] = StoredCollection(MASTER_LEASES, "Endpoints", "v1", False, None)
     client = Client([Endpoint(*server) for server in settings.servers], settings.context(), on_call)
-    remembers = Memory(memory / _MEMORY_FILE) if memory is not None else None
+    remembers = LastSeenFile(memory / _MEMORY_FILE) if memory is not None else None
     return EtcdStorage(client, Layout(settings.prefix, places), clock=clock, memory=remembers)
 
 

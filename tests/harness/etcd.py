@@ -34,6 +34,21 @@ missing: Final = not PROGRAM.exists() and os.environ.get("CI") != "true"
 needs_etcd = pytest.mark.skipif(missing, reason=f"no {PROGRAM}: make .tools/etcd-3.4/etcd")
 
 
+def can_bump_revisions() -> bool:
+    """Returns whether the etcdctl beside etcd can raise revisions when it restores a snapshot: 3.5.10 and later."""
+    try:
+        shown = subprocess.run(
+            [PROGRAM.with_name("etcdctl"), "snapshot", "restore", "--help"],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "ETCDCTL_API": "3"},
+            check=False,
+        )
+    except OSError:
+        return False
+    return "--bump-revision" in shown.stdout
+
+
 @dataclass(frozen=True)
 class Files:
     """Keys and certificates of one authority: what members show, and what clients do."""

@@ -1,4 +1,7 @@
-"""etcd goes back to a snapshot under servers that run and clients that watch: all list again, and nobody misses a change."""
+"""etcd goes back to a snapshot under servers that run and clients that watch.
+
+Servers refuse it, unless its revisions were raised: then all clients list again, and nobody misses a change.
+"""
 
 import asyncio
 import json
@@ -23,8 +26,7 @@ from nodeagent.proxy.source.informer import Informer, Resource
 from nodeagent.proxy.source.object_store import ClusterStore
 from nodeagent.proxy.source.pace import Pace
 from tests.harness.api_processes import Process, keep_running, running
-from tests.harness.effort import at_length
-from tests.harness.etcd import EtcdCluster, needs_etcd
+from tests.harness.etcd import EtcdCluster, can_bump_revisions, needs_etcd
 from tests.harness.etcd import running as etcd
 from tests.harness.free_ports import free_ports
 from tests.harness.warm_start import WarmLauncher
@@ -32,6 +34,7 @@ from tests.harness.warm_start import WarmLauncher
 pytestmark = needs_etcd
 SERVICES = "/api/v1/namespaces/default/services"
 DEADLINE_SECONDS = 90.0
+BUMP, COMPACTED = "--bump-revision", "--mark-compacted"
 ANOTHER = ("--initial-cluster-token", "another")
 GONE = 410
 
@@ -129,17 +132,51 @@ def world(tmp_path: Path, warm_launcher: WarmLauncher) -> Iterator[World]:
             yield World(cluster, servers)
 
 
+@pytest.mark.parametrize("flags", [pytest.param((), id="same number"), pytest.param(ANOTHER, id="another number")])
+def test_servers_refuse_an_etcd_that_went_back_and_say_how_to_restore_it(
+    world: World, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    def said(number: int) -> str:
+        return (tmp_path / f"server-{number}.log").read_text()
+
+    async def scenario() -> None:
+        await world.until(lambda: all(server.url for server in world.servers), "the servers do not start")
+        running_on = asyncio.create_task(keep_running(world.servers))
+        try:
+            await world.create("kept")
+            world.cluster.save(tmp_path / "snapshot")
+            await world.create("lost")
+            for number in range(20):
+                await world.does("PATCH", "kept", {"metadata": {"labels": {"n": str(number)}}})
+            await world.until(lambda: world.names(0) == world.names(1) == {"kept", "lost"}, "a server does not show it")
+            highest = world.revision()
+            await asyncio.to_thread(world.cluster.restore, tmp_path / "snapshot", *flags)
+            await world.until(lambda: all(BUMP in said(number) for number in range(2)), "not all servers refuse")
+            for number in range(2):
+                assert f"clients of this server know {highest}" in said(number)
+                assert "Traceback" not in said(number)
+            assert [world.ask("GET", SERVICES, at=at)[0] for at in range(2)] == [0, 0]
+            # Control: where no client remembers, the file is removed and the snapshot is served.
+            for number in range(2):
+                (tmp_path / f"data-{number}" / "etcd-last-seen.json").unlink()
+            await world.until(lambda: world.names(0) == world.names(1) == {"kept"}, "the snapshot is not served")
+        finally:
+            running_on.cancel()
+            await asyncio.gather(running_on, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.skipif(not can_bump_revisions(), reason="etcd 3.5.10 or later: ETCD=/path/to/etcd")
 @pytest.mark.parametrize(
     ("flags", "stopped"),
     [
         pytest.param((), False, id="the cluster keeps its number"),
-        *at_length(
-            pytest.param(ANOTHER, False, id="the cluster gets another number"),
-            pytest.param((), True, id="no server runs meanwhile"),
-        ),
+        pytest.param(ANOTHER, False, id="the cluster gets another number"),
+        pytest.param((), True, id="no server runs meanwhile"),
     ],
 )
-def test_after_a_restore_everybody_sees_what_was_restored_and_what_follows(
+def test_with_revisions_raised_everybody_sees_what_was_restored_and_what_follows(
     world: World, tmp_path: Path, flags: tuple[str, ...], stopped: bool
 ) -> None:
     async def scenario() -> None:
@@ -161,7 +198,7 @@ def test_after_a_restore_everybody_sees_what_was_restored_and_what_follows(
                 tasks.pop().cancel()
                 for server in world.servers:
                     server.end()
-            await asyncio.to_thread(world.cluster.restore, tmp_path / "snapshot", *flags)
+            await asyncio.to_thread(world.cluster.restore, tmp_path / "snapshot", *flags, BUMP, "1000000000", COMPACTED)
             if stopped:
                 for server in world.servers:
                     server.start()

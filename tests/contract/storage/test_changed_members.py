@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nodeagent.apiserver.storage.etcd.cluster_client import Client
+from nodeagent.apiserver.storage.etcd.last_seen import LastSeen, LastSeenFile
 from nodeagent.apiserver.storage.etcd.layout import Layout
-from nodeagent.apiserver.storage.etcd.numbering import Memory, Numbering, Remembered
 from nodeagent.apiserver.storage.etcd.rpc import Endpoint
 from nodeagent.apiserver.storage.etcd.storage import EtcdStorage
 from nodeagent.apiserver.storage.records import Change, StorageFailed, StorageUnreachable, draft
@@ -29,7 +29,9 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EtcdCluster,
         yield ours, another
 
 
-def store_of(endpoints: Sequence[tuple[str, int]], prefix: str, memory: Memory | None = None) -> tuple[Client, Store]:
+def store_of(
+    endpoints: Sequence[tuple[str, int]], prefix: str, memory: LastSeenFile | None = None
+) -> tuple[Client, Store]:
     client = Client([Endpoint(*one) for one in endpoints])
     return client, Store(EtcdStorage(client, Layout(prefix, {}), clock=lambda: 0.0, memory=memory), clock=lambda: 0.0)
 
@@ -99,15 +101,20 @@ def test_another_cluster_is_believed_only_when_all_members_say_so(
     ours, _ = two
 
     async def scenario() -> None:
-        memory = Memory(tmp_path / "etcd.json")
-        memory.write(Remembered(Numbering(NUMBER), 5))
+        memory = LastSeenFile(tmp_path / "seen.json")
+        memory.write(LastSeen(NUMBER, 5))
         nobody = EtcdCluster.spare(ours)[1].rpartition(":")[2]
         _, store = store_of([*ours.endpoints, ("127.0.0.1", int(nobody))], "/alone", memory)
         with pytest.raises(StorageUnreachable, match=f"not all of its members answer: .*{nobody}: Connection refused"):
             async with store:
                 pass
-        # Control: without the one that is silent it is a cluster that was restored.
+        # Without the one that is silent it is a cluster that was restored, and it is not beyond what was seen.
         _, store = store_of(ours.endpoints, "/alone", memory)
+        with pytest.raises(StorageFailed, match="etcdutl snapshot restore --bump-revision"):
+            async with store:
+                pass
+        # Control: nothing was seen before.
+        _, store = store_of(ours.endpoints, "/alone", LastSeenFile(tmp_path / "new.json"))
         async with store:
             await until_written(store, "n")
 

@@ -66,6 +66,7 @@ def test_prefixes_beside_and_within_one_another(tmp_path: Path, caplog: pytest.L
             assert "lies within that of another" in await why_not(store_of(cluster, "/registry/other"))
             async with store_of(cluster, "/registry2") as other:
                 assert set(other.collection("things").records) == set()
+                await other.commit(create("b"))
             assert caplog.text.count(NEW) == 1
             async with store_of(cluster, "/registry2"):
                 pass

@@ -5,9 +5,9 @@ from typing import Final
 
 from nodeagent.apiserver.storage.etcd import etcd_messages
 from nodeagent.apiserver.storage.etcd.cluster_client import Client, EtcdFailed
+from nodeagent.apiserver.storage.etcd.last_seen import LastSeen
 from nodeagent.apiserver.storage.etcd.layout import Layout
 from nodeagent.apiserver.storage.etcd.loading import COMPACT_KEY, examine
-from nodeagent.apiserver.storage.etcd.numbering import Numbering, Remembered, agree
 from nodeagent.apiserver.storage.etcd.outcomes import Outcome
 from nodeagent.apiserver.storage.records import StorageFailed, StorageUnreachable
 
@@ -17,9 +17,15 @@ _NEVER: Final = 1 << 62
 
 
 async def prove_rights(client: Client, layout: Layout) -> None:
-    """A transaction that would write, if something were that never is. Raises EtcdFailed where that is not allowed; other failures pass."""
+    """Sends a transaction whose condition never holds: etcd checks the permission to write, and writes nothing.
+
+    Raises EtcdFailed where that is not allowed; other failures pass.
+    """
     never = etcd_messages.compare(COMPACT_KEY, etcd_messages.VERSION, _NEVER)
-    puts = [etcd_messages.as_put(etcd_messages.put_request(key, b"")) for key in (layout.numbering, COMPACT_KEY)]
+    puts = [
+        etcd_messages.as_put(etcd_messages.put_request(key, b""))
+        for key in (layout.internal_start + b"rights", COMPACT_KEY)
+    ]
     try:
         await client.txn(etcd_messages.txn_request([never], puts))
     except EtcdFailed as failed:
@@ -27,13 +33,10 @@ async def prove_rights(client: Client, layout: Layout) -> None:
             raise
 
 
-async def settle_in(client: Client, layout: Layout, remembered: Remembered | None) -> Numbering:
-    """The numbering of all servers, once it is sure that this one may live here.
-
-    Raises EtcdFailed, and StorageFailed where it should not start.
-    """
+async def settle_in(client: Client, layout: Layout, seen: LastSeen | None) -> None:
+    """Returns when it is sure that this server may live here. Raises EtcdFailed, and StorageFailed where it should not start."""
     silent = await examine(client)
-    if silent and remembered is not None and remembered.numbering.cluster != client.cluster:
+    if silent and seen is not None and seen.cluster != client.cluster:
         # One member alone may have been started as a cluster of its own, with nothing in it.
         raise StorageUnreachable(
             "etcd is another cluster than when this server last ran, and not all of its members answer:"
@@ -43,13 +46,12 @@ async def settle_in(client: Client, layout: Layout, remembered: Remembered | Non
     await prove_rights(client, layout)
     if new:
         await warn_of_others(client, layout)
-    return await agree(client, layout.numbering, remembered)
 
 
 async def is_new(client: Client, layout: Layout) -> bool:
     """No server has lived below this prefix. Raises EtcdFailed, and StorageFailed where one lives above it."""
-    for key in layout.numberings_above:
-        found = await _peek(client, etcd_messages.range_request(key, limit=1, keys_only=True))
+    for start, end in layout.internal_above:
+        found = await _peek(client, etcd_messages.range_request(start, end, limit=1, keys_only=True))
         if found:
             raise StorageFailed(
                 f"--etcd-prefix {layout.prefix} lies within that of another API server, whose key is {_shown(found)}"

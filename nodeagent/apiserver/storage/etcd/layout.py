@@ -75,10 +75,11 @@ class Layout:
         return self._prefix[:-1]
 
     @property
-    def numberings_above(self) -> list[bytes]:
-        """The keys of servers whose prefix holds this one."""
+    def internal_above(self) -> list[tuple[bytes, bytes]]:
+        """The bounds of what servers have for themselves whose prefix holds this one."""
         parts = self.prefix.split("/")
-        return [f"{'/'.join(parts[:count])}/{_INTERNAL}/numbering".encode() for count in range(2, len(parts))]
+        above = (f"{'/'.join(parts[:count])}/{_INTERNAL}".encode() for count in range(2, len(parts)))
+        return [(key + b"/", key + b"0") for key in above]
 
     @property
     def start(self) -> bytes:
@@ -91,9 +92,9 @@ class Layout:
         return self._prefix[:-1].encode() + b"0"
 
     @property
-    def numbering(self) -> bytes:
-        """The key that says what is added to etcd's revisions."""
-        return f"{self._prefix}{_INTERNAL}/numbering".encode()
+    def internal_start(self) -> bytes:
+        """The first key of what servers have for themselves."""
+        return f"{self._prefix}{_INTERNAL}/".encode()
 
     def key(self, collection: str, path: str) -> bytes:
         """The key of an object."""

@@ -10,7 +10,6 @@ from nodeagent.apiserver.storage.etcd import etcd_messages
 from nodeagent.apiserver.storage.etcd.cluster_client import Client, EtcdFailed
 from nodeagent.apiserver.storage.etcd.etcd_messages import KeyValue, StatusReply
 from nodeagent.apiserver.storage.etcd.layout import Layout, Unreadable
-from nodeagent.apiserver.storage.etcd.numbering import Numbering
 from nodeagent.apiserver.storage.etcd.outcomes import Outcome
 from nodeagent.apiserver.storage.etcd.rpc import Member
 from nodeagent.apiserver.storage.etcd.versions import is_for_use, parse_version
@@ -27,8 +26,8 @@ _TOLD: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """All objects at one revision. rows: with the revisions that clients receive. base: etcd's revision that they were read
-    at, where history begins. latest: etcd's when loading began. cluster: etcd's number of it. compactions: version of the
+    """All objects at one revision. base: the revision that they were read at, where history begins. latest: the revision when
+    loading began. cluster: etcd's number of it. compactions: version of the
     key that counts compactions. unreadable: key → why its value cannot be served."""
 
     rows: list[Revision]
@@ -89,7 +88,7 @@ async def _ask(client: Client, member: Member) -> StatusReply | str:
         return await client.diagnose(member) or str(failed)
 
 
-async def load(client: Client, layout: Layout, numbering: Numbering, at: int) -> Range:
+async def load(client: Client, layout: Layout, at: int) -> Range:
     """Read all objects and as much history as is offered. at: seconds since 1970, the age of what is read. Raises
     EtcdFailed."""
     while True:
@@ -111,7 +110,7 @@ async def load(client: Client, layout: Layout, numbering: Numbering, at: int) ->
                     raise
                 continue
         unreadable: dict[bytes, str] = {}
-        rows = _rows(layout, kvs, numbering, at, unreadable)
+        rows = _rows(layout, kvs, at, unreadable)
         return Range(rows, base, latest, marked.header.cluster, kept.version, unreadable)
 
 
@@ -126,25 +125,20 @@ async def _range(client: Client, layout: Layout, revision: int) -> list[KeyValue
         start = page.kvs[-1].key + b"\0"
 
 
-def _rows(
-    layout: Layout, kvs: list[KeyValue], numbering: Numbering, at: int, unreadable: dict[bytes, str]
-) -> list[Revision]:
+def _rows(layout: Layout, kvs: list[KeyValue], at: int, unreadable: dict[bytes, str]) -> list[Revision]:
     rows = []
     foreign: Counter[str] = Counter()
     for kv in kvs:
-        if kv.key == layout.numbering:
-            continue
         found = layout.locate(kv.key)
         if found is None:
             foreign[layout.first_part(kv.key)] += 1
             continue
         try:
-            revision = numbering.to_client(kv.mod_revision)
-            body = layout.body(*found, kv.value, revision)
+            body = layout.body(*found, kv.value, kv.mod_revision)
         except Unreadable as error:
             unreadable[kv.key] = str(error)
             continue
-        rows.append(Revision(revision, *found, body, deleted=False, at=at))
+        rows.append(Revision(kv.mod_revision, *found, body, deleted=False, at=at))
     for place, count in sorted(foreign.items()):
         logger.info("left alone, not served here place=%s keys=%d", place, count)
     for key, why in list(unreadable.items())[:_TOLD]:

@@ -7,8 +7,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
-import msgspec
-
 from nodeagent.apiserver.storage.etcd import etcd_messages
 from nodeagent.apiserver.storage.etcd.arrivals import PendingDeliveries
 from nodeagent.apiserver.storage.etcd.cluster_client import CALL_SECONDS, Client, EtcdFailed
@@ -16,9 +14,9 @@ from nodeagent.apiserver.storage.etcd.compaction import Compaction
 from nodeagent.apiserver.storage.etcd.etcd_messages import Header, WatchEvent
 from nodeagent.apiserver.storage.etcd.etcd_survey import prove_rights, settle_in
 from nodeagent.apiserver.storage.etcd.kept_leases import KeptLeases
+from nodeagent.apiserver.storage.etcd.last_seen import LastSeen, LastSeenFile
 from nodeagent.apiserver.storage.etcd.layout import Layout, Unreadable
 from nodeagent.apiserver.storage.etcd.loading import load
-from nodeagent.apiserver.storage.etcd.numbering import Memory, Numbering, Remembered, read_numbering
 from nodeagent.apiserver.storage.etcd.outcomes import Outcome
 from nodeagent.apiserver.storage.etcd.rounds import CallCoalescer
 from nodeagent.apiserver.storage.etcd.transactions import MOST_CHANGES, Transaction, gone, rows_of, transaction
@@ -49,13 +47,10 @@ _Result = TypeVar("_Result")
 
 
 class EtcdStorage:
-    """A Storage below one prefix of a cluster. `clock` gives seconds since 1970, for the age of events only; `memory` outlives it.
-
-    Rows, arguments and results have the revisions that clients receive; calls, headers and the watch have etcd's.
-    """
+    """A Storage below one prefix of a cluster. `clock` gives seconds since 1970, for the age of events only; `memory` outlives it."""
 
     def __init__(
-        self, client: Client, layout: Layout, *, clock: Callable[[], float], memory: Memory | None = None
+        self, client: Client, layout: Layout, *, clock: Callable[[], float], memory: LastSeenFile | None = None
     ) -> None:
         self._memory = memory
         self._client = client
@@ -73,8 +68,7 @@ class EtcdStorage:
         self._deliveries = PendingDeliveries()
         self._leases = KeptLeases(client)
         self._compaction = Compaction(client)
-        self._numbering = Numbering(0)
-        self._highest = self._since = 0
+        self._cluster = self._highest = 0
         self._ended: LeftBehind | None = None
         self._availability = AvailabilityReporter(client)
         self.unreadable: dict[bytes, str] = {}
@@ -111,10 +105,12 @@ class EtcdStorage:
             raise
 
     async def _load(self, deliver: Deliver) -> Loaded:
-        remembered = self._memory.read() if self._memory is not None else None
-        self._numbering = await self._reading(settle_in(self._client, self._layout, remembered))
-        found = await self._reading(load(self._client, self._layout, self._numbering, int(self._clock())))
-        self._highest = self._since = found.latest
+        seen = self._memory.read() if self._memory is not None else None
+        await self._reading(settle_in(self._client, self._layout, seen))
+        found = await self._reading(load(self._client, self._layout, int(self._clock())))
+        if self._memory is not None:
+            self._memory.check(seen, found.cluster, found.latest)
+        self._cluster, self._highest = found.cluster, found.latest
         self._compaction.begin(found.compactions)
         self.unreadable = found.unreadable
         self._known = {(row.collection, row.path): row for row in found.rows}
@@ -127,10 +123,9 @@ class EtcdStorage:
         self._note_room(short=await self._reading(self._client.has_alarm()))
         self._deliver = deliver
         rows = [*found.rows, *later]
-        base = self._numbering.to_client(found.base)
-        self._counter = max(base, rows[-1].number if rows else 0)
+        self._counter = max(found.base, rows[-1].number if rows else 0)
         await self._remember()
-        return Loaded(rows, base, self._counter)
+        return Loaded(rows, found.base, self._counter)
 
     async def close(self) -> None:
         """Finishes what was asked for."""
@@ -155,7 +150,7 @@ class EtcdStorage:
         """Returns the latest revision, after all changes up to it were delivered; concurrent calls share one read of etcd."""
         header = await self._latest_calls.ask()
         await self._reach(header.revision, CALL_SECONDS * 2, asks=True)
-        return max(self._counter, self._numbering.to_client(header.revision))
+        return max(self._counter, header.revision)
 
     async def catch_up(self, now: int) -> int:  # noqa: ARG002 - when time is up is etcd's business
         """Wait until the writes that have begun are done; then ask, if etcd was full, whether it has room again."""
@@ -171,7 +166,7 @@ class EtcdStorage:
 
     async def compact(self, floor: int) -> None:
         """One server at a time."""
-        await self._reading(self._compaction.compact(self._numbering.to_etcd(floor), counted=not self.short))
+        await self._reading(self._compaction.compact(floor, counted=not self.short))
 
     async def snapshot(self, path: str) -> None:
         """Writes the objects, as of one revision, to a SQLite store."""
@@ -212,7 +207,7 @@ class EtcdStorage:
     async def _settle(self, write: Write, ends: float) -> Settled:
         if len(write.changes) > MOST_CHANGES:
             raise ObjectTooLarge(f"{len(write.changes)} changes in one transaction; etcd takes {MOST_CHANGES}")
-        wanted = transaction(self._layout, [self._as_kept(change) for change in write.changes])
+        wanted = transaction(self._layout, write.changes)
         seconds = next((change.seconds for change in write.changes if change.seconds is not None), None)
         lease = 0
         if seconds is not None:
@@ -230,16 +225,10 @@ class EtcdStorage:
                 if not self._under_way[key]:
                     del self._under_way[key]
         if isinstance(settled, Precondition):
-            return Precondition(settled.change, self._numbering.to_client(settled.actual) if settled.actual else 0)
-        revision = self._numbering.to_client(settled)
+            return settled
         if seconds is not None and len(wanted.keys) == 1 and wanted.values[0] is not None:
-            self._leases.keep(wanted.keys[0], lease, revision, wanted.values[0], seconds)
-        return wanted.rows(self._layout, revision, write.at)
-
-    def _as_kept(self, change: Change) -> Change:
-        if not change.expected or not self._numbering.ahead:
-            return change
-        return msgspec.structs.replace(change, expected=self._numbering.to_etcd(change.expected))
+            self._leases.keep(wanted.keys[0], lease, settled, wanted.values[0], seconds)
+        return wanted.rows(self._layout, settled, write.at)
 
     async def _stays(self, changes: Sequence[Change], wanted: Transaction) -> Revision | None:
         """The record of an object that is only to stay for longer, once its lease was renewed and it is still the latest."""
@@ -312,7 +301,7 @@ class EtcdStorage:
 
     def _check(self, header: Header, highest: int) -> None:
         """`highest` was known when the call was sent: in a cluster that was restored, revisions stand for other changes."""
-        if header.cluster != self._numbering.cluster or header.revision < highest:
+        if header.cluster != self._cluster or header.revision < highest:
             self._end(LeftBehind(RESTORED))
         if self._ended is not None:
             raise self._ended
@@ -353,21 +342,17 @@ class EtcdStorage:
             key = event.kv.key
             for wanted in self._under_way.get(key, ()):
                 wanted.note(event)
-            revision = self._numbering.to_client(event.kv.mod_revision)
-            if key == self._layout.numbering:
-                self._compare_numbering(event)
-                continue
             found = self._layout.locate(key)
             if found is None:
                 continue
             try:
-                row = rows_of(self._layout, self._known, found, event, revision, now)
+                row = rows_of(self._layout, self._known, found, event, now)
                 self.unreadable.pop(key, None)
             except Unreadable as error:
                 self._name(key, str(error))
                 before = self._known.get(found)
                 # What cannot be read is not there, for this server as for one that starts now.
-                row = gone(before, revision, now) if before is not None else None
+                row = gone(before, event.kv.mod_revision, now) if before is not None else None
             if row is None:
                 continue
             if row.deleted:
@@ -376,12 +361,6 @@ class EtcdStorage:
             else:
                 self._known[found] = row
             yield row
-
-    def _compare_numbering(self, event: WatchEvent) -> None:
-        if event.kv.mod_revision > self._since and read_numbering(event.kv.value) != self._numbering:
-            self._end(
-                LeftBehind("another server found that etcd was restored: revisions are counted on from another number")
-            )
 
     def _note_room(self, *, short: bool) -> None:
         if short and not self.short:
@@ -394,8 +373,7 @@ class EtcdStorage:
 
     async def _remember(self) -> None:
         if self._memory is not None and self._highest:
-            remembered = Remembered(self._numbering, self._numbering.to_client(self._highest))
-            await asyncio.to_thread(self._memory.write, remembered)
+            await asyncio.to_thread(self._memory.write, LastSeen(self._cluster, max(self._highest, self._counter)))
 
     def _name(self, key: bytes, why: str) -> None:
         if self.unreadable.get(key) != why:

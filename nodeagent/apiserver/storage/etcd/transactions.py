@@ -113,15 +113,11 @@ def transaction(layout: Layout, changes: Sequence[Change]) -> Transaction:
 
 
 def rows_of(
-    layout: Layout,
-    known: Mapping[tuple[str, str], Revision],
-    found: tuple[str, str],
-    event: WatchEvent,
-    revision: int,
-    at: int,
+    layout: Layout, known: Mapping[tuple[str, str], Revision], found: tuple[str, str], event: WatchEvent, at: int
 ) -> Revision | None:
-    """The row of a change at a revision; None: of an object that was not there, nothing has gone. Raises Unreadable."""
+    """Returns the row of a change, or None where an object was deleted that did not exist. Raises Unreadable."""
     collection, path = found
+    revision = event.kv.mod_revision
     if not event.deleted:
         return Revision(revision, *found, layout.body(collection, path, event.kv.value, revision), deleted=False, at=at)
     before = known.get(found)

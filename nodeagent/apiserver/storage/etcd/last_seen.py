@@ -1,0 +1,60 @@
+"""Detects an etcd that went back: clients would miss changes, because revisions that they know come again for others."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nodeagent.apiserver.storage.records import StorageFailed
+
+_BUMP_AT_LEAST: Final = 100_000
+"""How far another cluster must be beyond what was seen: more than the changes that a server misses before it looks again."""
+
+
+class LastSeen(msgspec.Struct, frozen=True):
+    """The cluster, by its number, and the latest revision of it that clients of this server may have received."""
+
+    cluster: int
+    revision: int
+
+    def is_continued_by(self, cluster: int, revision: int) -> bool:
+        """Returns whether no revision up to ours can stand for another change in a cluster that is at `revision`."""
+        return revision >= self.revision + (0 if cluster == self.cluster else _BUMP_AT_LEAST)
+
+
+class LastSeenFile:
+    """What a server saw last, from one start to the next."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._written: LastSeen | None = None
+
+    def read(self) -> LastSeen | None:
+        """Returns None without a file. Raises StorageFailed where it cannot be read."""
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=LastSeen)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise StorageFailed(f"{self._path} cannot be read, remove it if etcd was not restored: {error}") from None
+
+    def write(self, seen: LastSeen) -> None:
+        """Replaces the file where it holds something else. Raises StorageFailed."""
+        if seen == self._written:
+            return
+        beside = self._path.with_name(f"{self._path.name}.new")
+        try:
+            beside.write_bytes(msgspec.json.encode(seen))
+            beside.replace(self._path)
+        except OSError as error:
+            raise StorageFailed(f"{self._path} cannot be written: {error}") from None
+        self._written = seen
+
+    def check(self, seen: LastSeen | None, cluster: int, revision: int) -> None:
+        """Raises StorageFailed where the cluster does not continue what was seen."""
+        if seen is not None and not seen.is_continued_by(cluster, revision):
+            raise StorageFailed(
+                f"etcd was restored and went back: it is at revision {revision}, clients of this server know {seen.revision}."
+                " Restore it again with etcdutl snapshot restore --bump-revision 1000000000 --mark-compacted;"
+                f" or stop all clients, remove {self._path} and start them again"
+            )
