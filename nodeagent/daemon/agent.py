@@ -6,6 +6,7 @@ source ──▶ store ──▶ changes ──▶ engine ──▶ tables (ip, 
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -13,7 +14,7 @@ from datetime import UTC, datetime
 
 from nodeagent.config import AgentConfig
 from nodeagent.daemon.agent_parts import (
-    KernelViews,
+    FigureSources,
     build_dataplane,
     build_figures,
     build_names,
@@ -58,6 +59,8 @@ from nodeagent.proxy.observe.admin.admin_server import AdminServer
 from nodeagent.proxy.observe.admin.journal import Journal
 from nodeagent.proxy.observe.health_answers import HealthAnswers
 from nodeagent.proxy.observe.health_monitor import HealthMonitor
+from nodeagent.proxy.observe.metrics.change_figures import ChangeFigures
+from nodeagent.proxy.observe.metrics.client_figures import ClientFigures
 from nodeagent.proxy.observe.node_eligibility import NodeEligibility
 from nodeagent.proxy.observe.pass_log import ProblemLog
 from nodeagent.proxy.observe.problem_board import ProblemBoard
@@ -112,13 +115,18 @@ class Agent:
         self._health = HealthMonitor(
             self._changes, self._families, timeout_seconds=2 * config.dataplane.sync_period.seconds, clock=loop.time
         )
+        change_figures = ChangeFigures(self._families, is_dirty=self._changes.is_dirty, wall=time.time)
+        request_figures = ClientFigures()
         self._store = ClusterStore(
-            self._changes, for_names=config.dns.enabled, on_problems=self._board.reporter("sources")
+            self._changes,
+            for_names=config.dns.enabled,
+            on_change=change_figures.object_changed,
+            on_problems=self._board.reporter("sources"),
         )
         names = build_names(config, self._families, self._store, self._changes, self._board)
         self._names = names.node_names
         access = None if config.source.manifests is not None else cluster_access(config, environment)
-        self._client = None if access is None else ApiClient(access)
+        self._client = None if access is None else ApiClient(access, listener=request_figures)
         self._source = build_source(config, self._client, self._store, names)
         self._saved_state = build_saved_state(config, access, self._store, self._source, names, self._board)
         hint = reached_by_own_service(access, environment)
@@ -131,22 +139,25 @@ class Agent:
         )
         self._metrics = build_figures(
             config,
-            self._families,
-            journal,
-            self._board,
-            self._changes,
-            self._store,
-            self._source,
-            self._names,
-            self._health,
-            health_answers,
-            KernelViews(self._map_fills, self._kernel_counts, self._node_report),
-            ready=self._why_not_ready,
-            reasons=lambda services: self._view.reasons(services),
+            FigureSources(
+                families=self._families,
+                journal=journal,
+                board=self._board,
+                queue=self._changes,
+                store=self._store,
+                source=self._source,
+                names=self._names,
+                health=self._health,
+                health_answers=health_answers,
+                changes=change_figures,
+                requests=request_figures,
+                maps=self._map_fills,
+                counts=self._kernel_counts,
+                node=self._node_report,
+                ready=self._why_not_ready,
+                reasons=lambda services: self._view.reasons(services),
+            ),
         )
-        self._store.report_changes_to(self._metrics.kube_proxy.object_changed)
-        if self._client is not None:
-            self._client.report_requests_to(self._metrics.agent)
         self._beside = build_dataplane(config, access, self._store, self._changes, self._metrics)
         self._conditions = NodeConditions(self._beside.sysctls, self._board.reporter("node"))
         self._view = AgentView(

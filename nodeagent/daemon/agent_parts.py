@@ -36,6 +36,8 @@ from nodeagent.proxy.observe.dataplane_log import DataplaneLog
 from nodeagent.proxy.observe.health_answers import HealthAnswers
 from nodeagent.proxy.observe.health_monitor import HealthMonitor
 from nodeagent.proxy.observe.metrics.agent_figures import Views
+from nodeagent.proxy.observe.metrics.change_figures import ChangeFigures
+from nodeagent.proxy.observe.metrics.client_figures import ClientFigures
 from nodeagent.proxy.observe.metrics.kube_proxy_figures import ProxyViews
 from nodeagent.proxy.observe.metrics.metrics import About, Metrics
 from nodeagent.proxy.observe.problem_board import ProblemBoard
@@ -174,37 +176,36 @@ def build_dataplane(
     return DataplaneParts(listeners, ConntrackCleaner(listeners), sysctls, surroundings)
 
 
-@dataclass(frozen=True, slots=True)
-class KernelViews:
-    """What figures read of the tables, which are made later: how full they are, and what they counted (blocking).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureSources:
+    """What figures are read from. maps: how full the tables are; counts: what they counted (blocking); node: as it was last seen.
 
-    node: as it was last seen."""
+    ready: None when ready, else why not. reasons: why Services do not work.
+    """
 
+    families: tuple[Family, ...]
+    journal: Journal
+    board: ProblemBoard
+    queue: ChangeQueue
+    store: ClusterStore
+    source: Source
+    names: NodeNames
+    health: HealthMonitor
+    health_answers: HealthAnswers
+    changes: ChangeFigures
+    requests: ClientFigures
     maps: Callable[[], Collection[MapFill]]
     counts: Callable[[], KernelCounts]
     node: Callable[[], NodeReport]
+    ready: Callable[[], str | None]
+    reasons: Reasons
 
 
-def build_figures(
-    config: AgentConfig,
-    families: tuple[Family, ...],
-    journal: Journal,
-    board: ProblemBoard,
-    changes: ChangeQueue,
-    store: ClusterStore,
-    source: Source,
-    names: NodeNames,
-    health: HealthMonitor,
-    health_answers: HealthAnswers,
-    kernel: KernelViews,
-    *,
-    ready: Callable[[], str | None],
-    reasons: Reasons,
-) -> Metrics:
-    """What is counted. ready: None when ready, else why not. reasons: why Services do not work."""
-    reporting = config.reporting
+def build_figures(config: AgentConfig, sources: FigureSources) -> Metrics:
+    """What is counted, and the pages that show it."""
+    reporting, seen = config.reporting, sources
     return Metrics(
-        families,
+        seen.families,
         About(
             __version__,
             config.node.name,
@@ -214,21 +215,23 @@ def build_figures(
             reporting.metrics_endpoints,
             metrics_host_names(config),
         ),
-        Views(
-            oldest_change=lambda: health.oldest_change,
-            pending=lambda: changes.pending,
-            problems=lambda: board.problems,
-            objects=lambda: store.counts,
-            following=lambda: source.following,
-            node=kernel.node,
-            maps=kernel.maps,
+        changes=seen.changes,
+        requests=seen.requests,
+        views=Views(
+            oldest_change=lambda: seen.health.oldest_change,
+            pending=lambda: seen.queue.pending,
+            problems=lambda: seen.board.problems,
+            objects=lambda: seen.store.counts,
+            following=lambda: seen.source.following,
+            node=seen.node,
+            maps=seen.maps,
         ),
-        ProxyViews(slices_of=store.slices_of, is_dirty=changes.is_dirty, health_counts=lambda: health_answers.counts),
-        names=lambda: names.counts,
-        read_counts=kernel.counts,
-        ready=ready,
-        reasons=reasons,
+        proxy_views=ProxyViews(slices_of=seen.store.slices_of, health_counts=lambda: seen.health_answers.counts),
+        names=lambda: seen.names.counts,
+        read_counts=seen.counts,
+        ready=seen.ready,
+        reasons=seen.reasons,
         clock=asyncio.get_running_loop().time,
         wall=time.time,
-        journal=journal,
+        journal=seen.journal,
     )

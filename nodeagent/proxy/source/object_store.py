@@ -53,6 +53,7 @@ class ClusterStore:
 
     for_names: also hold what has a name and is not proxied here: headless Services, slices with the label for that, and
     Services of other proxies. Translation leaves them out.
+    on_change: called for each Service and EndpointSlice that changed, with the Service's key.
     on_problems: called with all problems after each report, for a problem of a source may change no object.
     """
 
@@ -61,10 +62,11 @@ class ClusterStore:
         listener: ChangeListener,
         *,
         for_names: bool = False,
+        on_change: Callable[[type[StoredObject], ObjectKey], None] = lambda kind, service: None,  # noqa: ARG005
         on_problems: Callable[[tuple[Problem, ...]], None] = lambda problems: None,  # noqa: ARG005
     ) -> None:
         self._listener = listener
-        self._on_change: Callable[[type[StoredObject], ObjectKey], None] = lambda kind, service: None  # noqa: ARG005
+        self._on_change = on_change
         self._on_problems = on_problems
         self._for_names = for_names
         self._retention = Retention(for_names=for_names)
@@ -80,10 +82,6 @@ class ClusterStore:
         self._synced = False
         self._all_listed = False
         self._problems_by_source: dict[str, tuple[Problem, ...]] = {}
-
-    def report_changes_to(self, listener: Callable[[type[StoredObject], ObjectKey], None]) -> None:
-        """Call it from now on for each Service and EndpointSlice that changed, with the Service's key."""
-        self._on_change = listener
 
     @property
     def services(self) -> Mapping[ObjectKey, Service]:

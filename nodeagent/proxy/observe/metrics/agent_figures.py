@@ -14,8 +14,6 @@ from nodeagent.runtime.figures.instruments import Histogram, Instrument, counter
 COMMIT_SECONDS = exponential(0.0001, 2, 18)
 """0.1 ms to 13 s: a change of one endpoint takes a third of a millisecond, the first load of a big cluster seconds."""
 LAG_SECONDS = exponential(0.001, 2, 12)
-REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
-"""client-go's (component-base/metrics/prometheus/restclient/metrics.go)."""
 
 
 class Followed(Protocol):
@@ -44,7 +42,7 @@ class Views:
 
 
 class AgentFigures:
-    """Hears of passes, requests and what is done beside the passes. clock: loop time; version: of the agent."""
+    """Hears of passes and of what is done beside the passes. clock: loop time; version: of the agent."""
 
     def __init__(self, views: Views, *, clock: Callable[[], float], version: str) -> None:
         self._views = views
@@ -68,13 +66,6 @@ class AgentFigures:
         self._lag = Histogram("nodeagent_event_loop_lag_seconds", "How late the event loop was", LAG_SECONDS)
         self._forgotten = counter(
             "nodeagent_affinity_forgotten_total", "Clients of endpoints that left, forgotten", "ip_family"
-        )
-        self._requests = counter("rest_client_requests_total", "Requests to the API server", "code", "host", "method")
-        self._request_seconds = Histogram(
-            "rest_client_request_duration_seconds",
-            "Time until the API server answered",
-            REQUEST_SECONDS,
-            ("verb", "host"),
         )
         self._unrepaired = Counter[str]()
         for what in (*(family.value for family in Family), "interface"):
@@ -103,11 +94,6 @@ class AgentFigures:
         """Called now and then with how late the event loop was."""
         self._lag.observe(seconds)
 
-    def requested(self, method: str, host: str, code: str, seconds: float) -> None:
-        """Called for each request to the API server."""
-        self._requests.add(code, host, method)
-        self._request_seconds.observe(seconds, method, host)
-
     def affinity_purged(self, report: PurgeReport) -> None:
         """Called when stale affinity has been forgotten."""
         self._forgotten.add(report.family.value, by=report.forgotten)
@@ -118,7 +104,7 @@ class AgentFigures:
     def instruments(self) -> Iterator[Instrument]:
         """All of them, as they are now."""
         yield from (self._build, self._commit, self._elements, self._messages, self._new_tables, self._waited)
-        yield from (self._drift, self._repairs, self._lag, self._forgotten, self._requests, self._request_seconds)
+        yield from (self._drift, self._repairs, self._lag, self._forgotten)
         now, views = self._clock(), self._views
         oldest = views.oldest_change()
         age = 0.0 if oldest is None else max(0.0, now - oldest)

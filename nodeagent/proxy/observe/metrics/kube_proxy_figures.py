@@ -11,38 +11,39 @@ from datetime import datetime
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import FrontendKind, ServiceState, Unserved
 from nodeagent.model.names import ObjectKey, ServicePortName
-from nodeagent.model.objects import ANNOTATION_TRIGGER_TIME, EndpointSlice, Service, StoredObject
+from nodeagent.model.objects import ANNOTATION_TRIGGER_TIME, EndpointSlice
 from nodeagent.model.reports import CleaningReport, PassReport, PurgeReport
 from nodeagent.proxy.observe.health import HEALTHZ, LIVEZ
+from nodeagent.proxy.observe.metrics.change_figures import PREFIX, ChangeFigures
 from nodeagent.runtime.figures.instruments import Histogram, Instrument, counter, exponential, gauge, linear
 
 SYNC_SECONDS = exponential(0.001, 2, 15)
 PROGRAMMING_SECONDS = (*linear(0.25, 0.25, 2), *linear(1, 1, 59), *linear(60, 5, 12), *linear(120, 30, 7))
-_PREFIX = "kubeproxy_sync_proxy_rules"
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyViews:
-    """Where the present state is looked up. slices_of: a service's. is_dirty: whether a service waits for a pass. health_counts:
-    answers of the health server by path and status."""
+    """Where the present state is looked up. slices_of: a service's. health_counts: answers of the health server by path and
+    status."""
 
     slices_of: Callable[[ObjectKey], Collection[EndpointSlice]]
-    is_dirty: Callable[[ObjectKey], bool]
     health_counts: Callable[[], Mapping[tuple[str, int], int]]
 
 
 class KubeProxyFigures:
-    """Hears of changes, passes and walks over tracked flows. wall: seconds of the time of day."""
+    """Hears of passes and walks over tracked flows. changes: what was counted of them. wall: seconds of the time of day."""
 
-    def __init__(self, families: Iterable[Family], views: ProxyViews, *, wall: Callable[[], float]) -> None:
+    def __init__(
+        self, families: Iterable[Family], changes: ChangeFigures, views: ProxyViews, *, wall: Callable[[], float]
+    ) -> None:
         self._families = tuple(family.value for family in families)
         self._views = views
         self._wall = wall
         self._started = wall()
         self._observed: dict[ObjectKey, datetime] = {}
-        self._waiting: dict[str, set[ObjectKey]] = {"endpoint": set(), "service": set()}
+        self._changes = changes
         self._unserved: dict[ObjectKey, frozenset[tuple[str, str, ServicePortName]]] = {}
-        self._sync = Histogram(f"{_PREFIX}_duration_seconds", "Time of a sync", SYNC_SECONDS, ("ip_family",))
+        self._sync = Histogram(f"{PREFIX}_duration_seconds", "Time of a sync", SYNC_SECONDS, ("ip_family",))
         self._full = Histogram(
             "kubeproxy_sync_full_proxy_rules_duration_seconds",
             "Time of a sync that compared everything",
@@ -61,14 +62,10 @@ class KubeProxyFigures:
             PROGRAMMING_SECONDS,
             ("ip_family",),
         )
-        self._last = gauge(f"{_PREFIX}_last_timestamp_seconds", "When the last sync succeeded", "ip_family")
-        self._queued = gauge(f"{_PREFIX}_last_queued_timestamp_seconds", "When a sync was last asked for", "ip_family")
-        self._changes = {
-            what: counter(f"{_PREFIX}_{what}_changes_total", f"Changes of {what}s that came") for what in self._waiting
-        }
-        self._failures = counter(f"{_PREFIX}_nftables_sync_failures_total", "Failed syncs", "ip_family")
+        self._last = gauge(f"{PREFIX}_last_timestamp_seconds", "When the last sync succeeded", "ip_family")
+        self._failures = counter(f"{PREFIX}_nftables_sync_failures_total", "Failed syncs", "ip_family")
         self._cleanup_failures = counter(
-            f"{_PREFIX}_nftables_cleanup_failures_total",
+            f"{PREFIX}_nftables_cleanup_failures_total",
             "Always 0: nothing stale is left that a later step would have to remove",
             "ip_family",
         )
@@ -81,22 +78,11 @@ class KubeProxyFigures:
         self._flows = counter(
             "kubeproxy_conntrack_reconciler_deleted_entries_total", "Tracked flows that were ended", "ip_family"
         )
-        for what in self._changes.values():
-            what.set(0.0)
         for family in self._families:
             self._programming.begin(family)
             self._failures.set(0.0, family)
             self._cleanup_failures.set(0.0, family)
             self._flows.set(0.0, family)
-
-    def object_changed(self, kind: type[StoredObject], service: ObjectKey) -> None:
-        """Called for each change of a Service, and of each of its EndpointSlices."""
-        what = "service" if kind is Service else "endpoint"
-        self._changes[what].add()
-        self._waiting[what].add(service)
-        now = self._wall()
-        for family in self._families:
-            self._queued.set(now, family)
 
     def passed(self, report: PassReport) -> None:
         """Called after every pass."""
@@ -120,8 +106,7 @@ class KubeProxyFigures:
                 self._unserved[key] = unserved
             else:
                 self._unserved.pop(key, None)
-        for waiting in self._waiting.values():
-            waiting.intersection_update([key for key in waiting if self._views.is_dirty(key)])
+        self._changes.pass_ended()
 
     def conntrack_cleaned(self, report: CleaningReport) -> None:
         """Called after each walk over tracked flows."""
@@ -133,13 +118,8 @@ class KubeProxyFigures:
 
     def instruments(self) -> Iterator[Instrument]:
         """All of them, as they are now."""
-        yield from (self._sync, self._full, self._partial, self._programming, self._last, self._queued)
-        for what, waiting in self._waiting.items():
-            yield self._changes[what]
-            pending = sum(self._views.is_dirty(key) for key in waiting)
-            yield gauge(
-                f"{_PREFIX}_{what}_changes_pending", f"Services with changed {what}s that wait", values={(): pending}
-            )
+        yield from (self._sync, self._full, self._partial, self._programming, self._last)
+        yield from self._changes.instruments()
         yield self._no_local_endpoints()
         yield from (self._failures, self._cleanup_failures, self._conntrack, self._flows)
         health_counts = self._views.health_counts()
@@ -151,7 +131,7 @@ class KubeProxyFigures:
 
     def _no_local_endpoints(self) -> Instrument:
         found = gauge(
-            f"{_PREFIX}_no_local_endpoints_total",
+            f"{PREFIX}_no_local_endpoints_total",
             "Service ports with policy Local that have endpoints, and none on this node",
             "ip_family",
             "traffic_policy",

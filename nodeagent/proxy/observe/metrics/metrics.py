@@ -10,6 +10,8 @@ from nodeagent.model.name_counts import NameCounts
 from nodeagent.model.problem import Retryable, Unusable
 from nodeagent.model.reports import KernelCounts, MapFill
 from nodeagent.proxy.observe.metrics.agent_figures import AgentFigures, Views
+from nodeagent.proxy.observe.metrics.change_figures import ChangeFigures
+from nodeagent.proxy.observe.metrics.client_figures import ClientFigures
 from nodeagent.proxy.observe.metrics.kube_proxy_figures import KubeProxyFigures, ProxyViews
 from nodeagent.proxy.observe.metrics.loop_lag import watch_loop
 from nodeagent.proxy.observe.metrics.metrics_answers import MetricsAnswers
@@ -40,15 +42,17 @@ class About:
 class Metrics:
     """Make it and use it inside one event loop. read_counts: of the kernel; blocking, runs in a thread. ready: None when
     ready, else why not. reasons: why Services do not work. clock: loop time; wall: seconds of the time of day. journal: of
-    passes and problems, for people."""
+    passes and problems, for people. changes, requests: counted where they are seen, from before this is made."""
 
     def __init__(
         self,
         families: Iterable[Family],
         about: About,
+        *,
+        changes: ChangeFigures,
+        requests: ClientFigures,
         views: Views,
         proxy_views: ProxyViews,
-        *,
         names: Callable[[], NameCounts],
         read_counts: Callable[[], KernelCounts],
         ready: Callable[[], str | None],
@@ -57,7 +61,7 @@ class Metrics:
         wall: Callable[[], float],
         journal: Journal,
     ) -> None:
-        self.kube_proxy = KubeProxyFigures(families, proxy_views, wall=wall)
+        self.kube_proxy = KubeProxyFigures(families, changes, proxy_views, wall=wall)
         self.agent = AgentFigures(views, clock=clock, version=about.version)
         self._maps = views.maps
         self._read_counts = read_counts
@@ -76,7 +80,7 @@ class Metrics:
             clock=clock,
         )
         self.answers = MetricsAnswers(
-            (self.kube_proxy, self.agent, NameFigures(names), self),
+            (self.kube_proxy, self.agent, requests, NameFigures(names), self),
             late=self._service_series,
             config=about.config,
             version=about.version,

@@ -93,9 +93,10 @@ class ApiClient:
         body_limit: int = BODY_LIMIT_BYTES,
         failover: Failover | None = None,
         chance: Callable[[], float] = random.random,
+        listener: RequestListener | None = None,
     ) -> None:
         self._body_limit = body_limit
-        self._listener: RequestListener | None = None
+        self._listener = listener
         self._servers = Servers(access.servers, chance)
         self._failover = failover or Failover()
         self._chance = chance
@@ -108,10 +109,6 @@ class ApiClient:
         self._user_agent = user_agent
         self._timeouts = timeouts or Timeouts()
         self._session: aiohttp.ClientSession | None = None
-
-    def report_requests_to(self, listener: RequestListener) -> None:
-        """Let the listener count every request from now on."""
-        self._listener = listener
 
     @property
     def server(self) -> str:

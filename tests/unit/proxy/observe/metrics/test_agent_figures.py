@@ -7,6 +7,7 @@ from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.model.reports import ConnectionTable, NodeReport, PassReport, TableReport
 from nodeagent.proxy.observe.metrics.agent_figures import AgentFigures, Views
+from nodeagent.proxy.observe.metrics.client_figures import ClientFigures
 from tests.unit.proxy.observe.metrics.conftest import Reader, Samples
 
 WEB = ObjectKey("default", "web")
@@ -117,10 +118,10 @@ def test_the_first_list_is_no_relist(reader: Reader) -> None:
 
 
 def test_requests_have_client_gos_names(reader: Reader) -> None:
-    world = World()
-    world.figures.requested("GET", "api:6443", "200", 0.03)
-    world.figures.requested("GET", "api:6443", "<error>", 1.0)
-    found = world.scrape(reader)
+    figures = ClientFigures()
+    figures.requested("GET", "api:6443", "200", 0.03)
+    figures.requested("GET", "api:6443", "<error>", 1.0)
+    found = reader.instruments(figures.instruments())
     assert found[reader.key("rest_client_requests_total", code="<error>", host="api:6443", method="GET")] == 1
     assert found[reader.key("rest_client_request_duration_seconds_bucket", verb="GET", host="api:6443", le="0.1")] == 1
     assert found[reader.key("rest_client_request_duration_seconds_count", verb="GET", host="api:6443")] == 2

@@ -11,6 +11,7 @@ from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route, Sco
 from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.model.objects import ANNOTATION_TRIGGER_TIME, EndpointSlice, ObjectMeta, Service
 from nodeagent.model.reports import CleaningReport, PassReport, TableReport
+from nodeagent.proxy.observe.metrics.change_figures import ChangeFigures
 from nodeagent.proxy.observe.metrics.kube_proxy_figures import (
     PROGRAMMING_SECONDS,
     SYNC_SECONDS,
@@ -40,8 +41,10 @@ class Surroundings:
         return self.slices.get(service, [])
 
     def figures(self, *families: Family) -> KubeProxyFigures:
-        views = ProxyViews(self.slices_of, self.dirty.__contains__, lambda: self.health)
-        return KubeProxyFigures(families or (Family.IPV4,), views, wall=lambda: self.now)
+        families = families or (Family.IPV4,)
+        self.changes = ChangeFigures(families, is_dirty=self.dirty.__contains__, wall=lambda: self.now)
+        views = ProxyViews(self.slices_of, lambda: self.health)
+        return KubeProxyFigures(families, self.changes, views, wall=lambda: self.now)
 
 
 @pytest.fixture
@@ -128,7 +131,7 @@ def test_changes_are_counted_by_kind_and_wait_until_a_pass_takes_them(world: Sur
     figures = world.figures()
     world.dirty.add(WEB)
     for kind in (Service, EndpointSlice, EndpointSlice):
-        figures.object_changed(kind, WEB)
+        world.changes.object_changed(kind, WEB)
 
     def values(which: str) -> list[float]:
         found = reader.instruments(figures.instruments())
