@@ -23,9 +23,10 @@ from nodeagent.names.upstream.upstream_address import Server, parse_server
 from nodeagent.names.zone.reverse import pod_address
 from nodeagent.proxy.observe.admin.admin_client import AgentClient, NoAgent, find_agent
 from nodeagent.proxy.observe.admin.admin_documents import ClusterDns, KnownProblem, Status
-from nodeagent.wire.dns.codes import CLASS_IN, RD, TC, TCP_LIMIT, RecordType, type_number
+from nodeagent.wire.dns.codes import TC, TCP_LIMIT, RecordType, type_number
 from nodeagent.wire.dns.domain_names import BadName, from_text, is_below, to_text
 from nodeagent.wire.dns.message import BadMessage
+from nodeagent.wire.dns.query import query_packet, question_of
 
 PATIENCE_SECONDS = 5.0
 """For an answer."""
@@ -222,15 +223,14 @@ def ask(servers: tuple[Server, ...], name: bytes, kind: int) -> Reply:
 
 def exchange(server: Server, name: bytes, kind: int) -> bytes:
     """The whole response to a question, by TCP when it does not fit. Raises OSError."""
-    ident = secrets.token_bytes(2)
-    packet = ident + bytes((RD, 0)) + b"\0\1" + bytes(6) + name + kind.to_bytes(2, "big") + CLASS_IN.to_bytes(2, "big")
+    packet = query_packet(secrets.randbits(16), question_of(name, kind))
     family = socket.AF_INET6 if ":" in server.address else socket.AF_INET
     end = time.monotonic() + PATIENCE_SECONDS
     with socket.socket(family, socket.SOCK_DGRAM) as sock:
         sock.connect(server)
         sock.send(packet)
         response = b""
-        while response[:2] != ident:
+        while response[:2] != packet[:2]:
             sock.settimeout(max(0.001, end - time.monotonic()))
             response = sock.recv(TCP_LIMIT)
     if len(response) > 2 and not response[2] & TC:  # noqa: PLR2004  # the byte of TC

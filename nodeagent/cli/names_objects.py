@@ -29,9 +29,9 @@ from nodeagent.proxy.source.manifests.manifest_error import ManifestError
 from nodeagent.proxy.source.namespaces import NamespaceNames
 from nodeagent.proxy.source.object_source import source_of
 from nodeagent.proxy.source.object_store import ClusterStore
-from nodeagent.wire.dns.codes import CLASS_IN, RD, TCP_LIMIT, Rcode, type_text
+from nodeagent.wire.dns.codes import TCP_LIMIT, Rcode, type_text
 from nodeagent.wire.dns.message import read_message
-from nodeagent.wire.dns.query import read_query
+from nodeagent.wire.dns.query import query_packet, question_of, read_query
 from nodeagent.wire.dns.record_text import record_text
 
 LIST_SECONDS = 10.0
@@ -75,10 +75,7 @@ class Objects:
     def answer(self, name: bytes, kind: int) -> Reply | None:
         """What these objects give a name; None when it is to be asked upstream."""
         answers = PreparedAnswers(self._lookup, synced=True, serial=int(time.time()))
-        packet = (
-            bytes((0, 0, RD, 0)) + b"\0\1" + bytes(6) + name + kind.to_bytes(2, "big") + CLASS_IN.to_bytes(2, "big")
-        )
-        made = answers.answer(read_query(packet), TCP_LIMIT)
+        made = answers.answer(read_query(query_packet(0, question_of(name, kind))), TCP_LIMIT)
         if isinstance(made, bytes):
             return reply_of(made, kind, self.origin)
         if made.alias is None:

@@ -2,23 +2,20 @@
 
 import secrets
 import socket
-import struct
 import threading
 import time
 
 from nodeagent.lab.lab_plan import DNS_PORT
 from nodeagent.lab.net.network_namespaces import enter, inside
 from nodeagent.model.addresses import family_of
+from nodeagent.wire.dns.codes import HEADER_RCODE, LARGEST_UDP_LIMIT, RecordType
+from nodeagent.wire.dns.domain_names import from_text
+from nodeagent.wire.dns.query import query_packet, question_of
 
 TRIES = 2
 TIMEOUT_SECONDS = 5.0
 """Both as in resolv.conf(5) when nobody says otherwise."""
 BETWEEN_SECONDS = 0.005
-LARGEST_ANSWER = 4096
-HEADER = struct.Struct(">HHHHHH")  # RFC 1035, 4.1.1
-RECURSION_DESIRED = 0x0100
-RCODE = 0x000F
-QUESTION_END = b"\0\0\1\0\1"  # the root, type A, class IN
 
 
 class Resolver:
@@ -37,17 +34,15 @@ class Resolver:
 
     def ask(self, name: str) -> bool:
         """Whether the name has an address, asked once from where this thread is. Raises OSError without an answer."""
-        number = secrets.randbits(16)
-        labels = b"".join(bytes((len(label),)) + label.encode() for label in name.split("."))
+        query = query_packet(secrets.randbits(16), question_of(from_text(name), RecordType.A))
         with socket.socket(family_of(self._server).socket_family, socket.SOCK_DGRAM) as sock:
             sock.settimeout(TIMEOUT_SECONDS)
             sock.connect((self._server, DNS_PORT))
-            sock.send(HEADER.pack(number, RECURSION_DESIRED, 1, 0, 0, 0) + labels + QUESTION_END)
+            sock.send(query)
             while True:
-                answer = sock.recv(LARGEST_ANSWER)
-                told, flags, _, answers, _, _ = HEADER.unpack_from(answer)
-                if told == number:
-                    return answers > 0 and not flags & RCODE
+                answer = sock.recv(LARGEST_UDP_LIMIT)
+                if answer[:2] == query[:2]:
+                    return not answer[3] & HEADER_RCODE and any(answer[6:8])
 
 
 class Lookups:

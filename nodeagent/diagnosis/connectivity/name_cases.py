@@ -8,8 +8,9 @@ from nodeagent.diagnosis.connectivity.objects import HEADLESS, PORT, service_of_
 from nodeagent.diagnosis.connectivity.requests import Request
 from nodeagent.diagnosis.connectivity.stage import ClusterResolver, Stage
 from nodeagent.model.addresses import Family, Protocol, family_of
-from nodeagent.wire.dns.codes import CLASS_IN, RD, RecordType
+from nodeagent.wire.dns.codes import RecordType
 from nodeagent.wire.dns.domain_names import from_text
+from nodeagent.wire.dns.query import query_packet, question_of
 
 DNS_PORT = 53
 SECONDS = 5.0
@@ -67,8 +68,7 @@ def _srv(stage: Stage) -> Iterator[Case]:
 
 def query_message(name: str, kind: RecordType) -> bytes:
     """A question with recursion desired. Raises BadName."""
-    header = b"\x4e\x41" + bytes((RD, 0)) + b"\0\1" + bytes(6)
-    return header + from_text(name) + kind.to_bytes(2, "big") + CLASS_IN.to_bytes(2, "big")
+    return query_packet(0x4E41, question_of(from_text(name), kind))
 
 
 def _case(stage: Stage, row: str, column: Column, source: Caller, request: Request, expected: Expected) -> Case:

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from nodeagent.names.feed.feed_messages import Ping, Pong
-from nodeagent.wire.dns.codes import CLASS_IN, QR, RecordType
+from nodeagent.wire.dns.codes import QR, RecordType
 from nodeagent.wire.dns.domain_names import from_text
+from nodeagent.wire.dns.query import query_packet, question_of
 
 logger = logging.getLogger(__name__)
 
@@ -96,8 +97,7 @@ class Heartbeat:
         on_late: Callable[[bool], None],
     ) -> None:
         self._pid = pid
-        name = from_text(f"dns-version.{zone}")
-        self._question = name + RecordType.TXT.to_bytes(2, "big") + CLASS_IN.to_bytes(2, "big")
+        self._question = question_of(from_text(f"dns-version.{zone}"), RecordType.TXT)
         self._send = send
         self._unread = unread
         self._on_late = on_late
@@ -119,8 +119,7 @@ class Heartbeat:
         while True:
             self._number += 1
             reads = self._reads
-            head = (self._number & 0xFFFF).to_bytes(2, "big") + b"\0\0\0\1\0\0\0\0\0\0"
-            self._send(Ping(self._number, head + self._question))
+            self._send(Ping(self._number, query_packet(self._number & 0xFFFF, self._question, flags=0)))
             await asyncio.sleep(INTERVAL_SECONDS)
             answered = self._answered == self._number and (self._reads != reads or not is_readable(self._unread()))
             elapsed, waited = watch.lap()

@@ -10,9 +10,10 @@ from nodeagent.names.upstream.limits import HealthLimits
 from nodeagent.names.upstream.race import CanAsk
 from nodeagent.names.upstream.upstream_address import Server
 from nodeagent.names.upstream.upstream_health import Health
-from nodeagent.names.upstream.upstream_question import Asked, question_of
+from nodeagent.names.upstream.upstream_question import Asked
 from nodeagent.wire.dns.codes import RecordType
 from nodeagent.wire.dns.domain_names import from_text
+from nodeagent.wire.dns.query import question_of
 
 PROBE_ZONE = from_text("loop-probe.nodeagent.invalid")
 """Under a name that cannot exist (RFC 6761, 6.4): every resolver answers at once that there is no such name."""

@@ -3,8 +3,8 @@
 from string import ascii_lowercase
 from typing import NamedTuple
 
-from nodeagent.wire.dns.codes import CD, CLASS_IN, RD, RecordType
-from nodeagent.wire.dns.query import Query
+from nodeagent.wire.dns.codes import CD, RD
+from nodeagent.wire.dns.query import Edns, Query, query_packet
 
 AD = 0x20
 """Bit of the fourth header byte: the answer was validated, or the client asks whether it was (RFC 6840, 5.7)."""
@@ -37,12 +37,8 @@ class Asked(NamedTuple):
         Options of the client are not passed on: they are hop-by-hop (RFC 6891, 6.2.6), and would split one question
         into many.
         """
-        flags = bytes((RD if self.recursion else 0, self.dnssec))
-        header = ident.to_bytes(2, "big") + flags + b"\0\1\0\0\0\0" + (b"\0\1" if payload else b"\0\0")
-        if not payload:
-            return header + question
-        opt = b"\0\0\x29" + payload.to_bytes(2, "big") + b"\0\0" + (b"\x80\0" if self.ok else b"\0\0") + b"\0\0"
-        return header + question + opt
+        flags = (RD << 8 if self.recursion else 0) | self.dnssec
+        return query_packet(ident, question, flags=flags, opt=Edns(payload, self.ok).record() if payload else b"")
 
 
 def asked_by(query: Query) -> Asked:
@@ -53,11 +49,6 @@ def asked_by(query: Query) -> Asked:
         query.packet[3] & (AD | CD),
         query.edns is not None and query.edns.dnssec_ok,
     )
-
-
-def question_of(name: bytes, kind: RecordType) -> bytes:
-    """Returns name, type and class IN as they are in a message."""
-    return name + kind.to_bytes(2, "big") + CLASS_IN.to_bytes(2, "big")
 
 
 def spelled(question: bytes, bits: int) -> bytes:

@@ -105,6 +105,17 @@ def read_query(packet: bytes) -> Query:
     return query
 
 
+def question_of(name: bytes, kind: int) -> bytes:
+    """Returns name, type and class IN as they stand in a message."""
+    return name + kind.to_bytes(2, "big") + CLASS_IN.to_bytes(2, "big")
+
+
+def query_packet(ident: int, question: bytes, *, flags: int = RD << 8, opt: bytes = b"") -> bytes:
+    """Returns a query with one question. flags: third and fourth byte of the header. opt: the OPT record, empty without EDNS."""
+    head = ident.to_bytes(2, "big") + flags.to_bytes(2, "big") + b"\0\1\0\0\0\0" + bytes((0, bool(opt)))
+    return head + question + opt
+
+
 def udp_limit(size: int) -> int:
     """Bytes an answer by UDP may have for a client that announces this EDNS size."""
     return min(max(size, SMALLEST_UDP_LIMIT), LARGEST_UDP_LIMIT)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from nodeagent.names.upstream.belonging import AnswerKind, belonging
 from nodeagent.names.upstream.prepared_reply import prepare
 from nodeagent.names.upstream.reply import MOST_RECORDS, RejectReason, Reply, read_reply
-from nodeagent.names.upstream.upstream_question import Asked, asked_by, question_of
+from nodeagent.names.upstream.upstream_question import Asked, asked_by
 from nodeagent.wire.dns.codes import RecordType
 from nodeagent.wire.dns.domain_names import from_text
-from nodeagent.wire.dns.query import read_query
+from nodeagent.wire.dns.query import question_of, read_query
 
 from .scripted import ONE, SOA, Packets, Scene, Script, code, play, query, response, texts
 
