@@ -149,7 +149,7 @@ class ApiServer:
         self._stop.set()
 
     async def run(self) -> None:
-        """Serves. Raises SettingsRefused, PkiFailed, StorageFailed or OSError if it cannot start, LeftBehind if it
+        """Serves. Raises SettingsRefused, CertificateFailed, StorageFailed or OSError if it cannot start, LeftBehind if it
         cannot continue."""
         async with AsyncExitStack() as stack:
             catalog = self._catalog
@@ -304,7 +304,7 @@ class ApiServer:
         addresses = {self._checked.advertised, *(found.first for found in self._checked.ranges)}
         if host != "localhost" and not ip_address(host).is_unspecified:
             addresses.add(host)
-        return await pki.prepare(directory / "pki", addresses)
+        return await asyncio.to_thread(pki.prepare, directory / "pki", addresses)
 
     def _check_ranges(self, store: Store) -> None:
         """Raises SettingsRefused if the service range changed, or overlaps the pod range of a node."""

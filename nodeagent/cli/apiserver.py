@@ -18,7 +18,7 @@ import click
 from nodeagent.apiserver.addresses.host_networks import connected_networks
 from nodeagent.apiserver.api import issued_kubeconfig
 from nodeagent.apiserver.api.authorization import role_of
-from nodeagent.apiserver.api.pki import GROUPS, PkiFailed, add_user, write_private
+from nodeagent.apiserver.api.pki import GROUPS, add_user, write_private
 from nodeagent.apiserver.api.token_file import TokenFile
 from nodeagent.apiserver.api_server import ApiServer
 from nodeagent.apiserver.server_settings import LIMIT_BYTES, ServerSettings, SettingsRefused
@@ -49,6 +49,7 @@ from nodeagent.daemon.collector import collect_rarely
 from nodeagent.model.addresses import LAST_PORT
 from nodeagent.model.text import printable
 from nodeagent.proxy.source.mirror import mirror_endpoints
+from nodeagent.runtime.certificates import CertificateFailed
 from nodeagent.runtime.logs.setup import set_up_logging
 from nodeagent.runtime.serving.admission import ConnectionLimits
 from nodeagent.runtime.systemd import SystemdNotifier
@@ -204,7 +205,7 @@ def apiserver_command(
     except OSError as error:
         where = f"--listen {listen}" if error.filename is None else str(error.filename)
         raise Failure(f"{where}: {error.strerror or error}", FAILED) from error
-    except (PkiFailed, StorageFailed) as error:
+    except (CertificateFailed, StorageFailed) as error:
         raise Failure(str(error), FAILED) from error
 
 

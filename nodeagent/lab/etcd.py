@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 from nodeagent.lab.api import Access, Api, Document
-from nodeagent.lab.certificates import AUTHORITY, CLIENT, certificate, key, make_certificates
 from nodeagent.lab.lab_plan import ETCD_PEER_PORT, ETCD_PORT, member_name
 from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.network_namespaces import LabError
@@ -16,6 +15,14 @@ from nodeagent.proxy.source.client.api_client import Timeouts
 from nodeagent.proxy.source.client.credentials import ClientCertificate, FixedCredential
 from nodeagent.proxy.source.client.kubeconfig import ClusterAccess
 from nodeagent.proxy.source.client.tls import TlsTrust
+from nodeagent.runtime.certificates import (
+    AUTHORITY,
+    CertificateFailed,
+    certificate,
+    key,
+    make_authority,
+    make_certificate,
+)
 
 CALL_SECONDS = 2.0
 UPKEEP_SECONDS = 30.0
@@ -27,6 +34,7 @@ FILLER_BYTES = 1 << 20
 FILLER = "/lab/filler/"
 """Keys of which there are many when the quota is to be used up; nobody looks there."""
 NO_SPACE = "NOSPACE"
+CLIENT = "client"
 
 
 class EtcdCluster:
@@ -62,11 +70,22 @@ class EtcdCluster:
         """All members, each of which answers."""
         self._directory.mkdir(mode=0o700)
         check_room(self._directory, len(self._addresses))
-        make_certificates(self._directory, {member_name(host): at for host, at in self._addresses.items()})
+        self._make_certificates()
         for host in self._addresses:
             self.members[host] = self._world.start(host, self._command(host))
         for host in self._addresses:
             self.await_answer(host)
+
+    def _make_certificates(self) -> None:
+        """Those of the members, which show the same one to clients and to each other, and one for clients."""
+        try:
+            make_authority(self._directory)
+            for host, address in self._addresses.items():
+                name = member_name(host)
+                make_certificate(self._directory, name, f"/CN={name}", f"subjectAltName=IP:{address}")
+            make_certificate(self._directory, CLIENT, f"/CN={CLIENT}")
+        except CertificateFailed as failed:
+            raise LabError(str(failed)) from failed
 
     def _command(self, host: str) -> list[str]:
         name, address = member_name(host), self._addresses[host]

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from nodeagent.lab.net.namespace_process import AgentProcess
-from tests.harness.kubernetes.certificates import AUTHORITY, SERVER, Certificates
+from nodeagent.runtime.certificates import AUTHORITY
+from tests.harness.kubernetes.certificates import SERVER, Certificates
 from tests.harness.kubernetes.cluster import CONTROL, CONTROL_ADDRESSES, Cluster
 from tests.harness.kubernetes.release import Release
 from tests.harness.warm_start import AGENT

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from nodeagent.runtime.certificates import AUTHORITY, certificate, key, make_authority, make_certificate
 from tests.harness.etcd_hosts import CLIENT_PORT, PEER_PORT, Host
 from tests.harness.free_ports import free_ports
 
@@ -60,20 +61,11 @@ class Files:
     @classmethod
     def make(cls, directory: Path) -> "Files":
         """New ones, for members on 127.0.0.1."""
-        authority, key = directory / "ca.crt", directory / "ca.key"
-        begin = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-
-        def run(*arguments: str | Path) -> None:
-            subprocess.run([*begin, *arguments], check=True, capture_output=True, cwd=directory)
-
-        run("-subj", "/CN=etcd", "-keyout", key, "-out", authority)
-        pairs = []
+        make_authority(directory, "/CN=etcd")
         for name in ("member", "client"):
-            pair = (directory / f"{name}.crt", directory / f"{name}.key")
-            names = ("-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE")
-            run("-subj", f"/CN={name}", "-CA", authority, "-CAkey", key, "-keyout", pair[1], "-out", pair[0], *names)
-            pairs.append(pair)
-        return cls(authority, *pairs)
+            make_certificate(directory, name, f"/CN={name}", "subjectAltName=IP:127.0.0.1")
+        pairs = ((certificate(directory, name), key(directory, name)) for name in ("member", "client"))
+        return cls(certificate(directory, AUTHORITY), *pairs)
 
     @property
     def flags(self) -> list[str]:

@@ -1,14 +1,10 @@
-"""Keys, certificates and tokens of a server, made at its first start and kept in its data directory.
+"""Keys, certificates and tokens of a server, made on its first start and kept in its data directory."""
 
-The `openssl` program makes them (docs/decisions/0040-openssl-makes-the-certificates.md): the standard library can use
-certificates but not make them.
-"""
-
-import asyncio
 import os
 import secrets
 import ssl
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -16,12 +12,17 @@ from typing import Final
 
 from nodeagent.apiserver.api.authorization import ADMINS, AGENTS, READERS
 from nodeagent.apiserver.api.token_file import TokenFile
+from nodeagent.runtime.certificates import (
+    AUTHORITY,
+    CertificateFailed,
+    certificate,
+    make_authority,
+    make_certificate,
+    openssl,
+)
 
-_CURVE: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 _CA_DAYS: Final = 3650
-_LEAF_DAYS: Final = 365
 _RENEW_BEFORE_SECONDS: Final = 30 * 86400
-_SECONDS: Final = 20.0
 _ACCOUNT_KEY_BYTES: Final = 32
 GROUPS: Final = {"admin": ADMINS, "reader": READERS, "agent": AGENTS}
 """The group that grants each role. Every server has one user of each role, with the role's name."""
@@ -32,10 +33,6 @@ CLUSTER_NAMES: Final = (
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
 )
-
-
-class PkiFailed(Exception):
-    """A certificate could not be made or read; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,96 +61,52 @@ class Credentials:
         return context
 
 
-async def prepare(directory: Path, addresses: Iterable[str]) -> Credentials:
-    """Makes the files in `directory` that are missing or about to expire; the server's certificate names `addresses`.
-    Raises PkiFailed."""
-    await asyncio.to_thread(_make_directory, directory)
-    authority = directory / "ca.crt"
-    if not await asyncio.to_thread(authority.exists):
-        await _openssl(
-            *("req", "-x509", *_CURVE, "-days", str(_CA_DAYS), "-subj", "/CN=nodeagent-apiserver-ca"),
-            *("-keyout", str(directory / "ca.key"), "-out", str(authority)),
-            *("-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign,cRLSign"),
-        )
-    await asyncio.to_thread(_check_authority, authority)
-    names = [f"DNS:{name}" for name in CLUSTER_NAMES]
-    names += [f"IP:{ip_address(address)}" for address in sorted({"127.0.0.1", "::1", *addresses})]
-    await asyncio.gather(
-        _leaf(directory, "server", "/CN=nodeagent-apiserver", "serverAuth", ",".join(names)),
-        _leaf(directory, "admin", f"/O={ADMINS}/CN=admin", "clientAuth", ""),
-        _leaf(directory, "reader", f"/O={READERS}/CN=reader", "clientAuth", ""),
-    )
-    return await asyncio.to_thread(_read_tokens, directory)
+def prepare(directory: Path, addresses: Iterable[str]) -> Credentials:
+    """Makes the files that are missing or about to expire in `directory`; the server's certificate names `addresses`. Blocks.
 
-
-def _check_authority(path: Path) -> None:
-    try:
-        ssl.create_default_context(cafile=str(path))
-    except OSError as error:
-        raise PkiFailed(
-            f"{path}: not a certificate that can be read: put back the one that was there, or remove {path.parent} to have "
-            "all keys and tokens made again"
-        ) from error
-
-
-def _make_directory(directory: Path) -> None:
+    Raises CertificateFailed.
+    """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     directory.chmod(0o700)
-
-
-async def _leaf(directory: Path, name: str, subject: str, usage: str, names: str) -> None:
-    certificate, key, names_file = (directory / f"{name}{end}" for end in (".crt", ".key", ".names"))
-    named = await asyncio.to_thread(_read_if_there, names_file)
-    if named == names and await asyncio.to_thread(certificate.exists) and await _is_fresh(certificate):
-        return
-    extensions = ["-addext", "basicConstraints=critical,CA:FALSE", "-addext", f"extendedKeyUsage={usage}"]
-    extensions += ["-addext", "keyUsage=critical,digitalSignature"]
-    if names:
-        extensions += ["-addext", f"subjectAltName={names}"]
-    await _openssl(
-        *("req", "-x509", *_CURVE, "-days", str(_LEAF_DAYS), "-subj", subject, *extensions),
-        *("-CA", str(directory / "ca.crt"), "-CAkey", str(directory / "ca.key")),
-        *("-keyout", str(key), "-out", str(certificate)),
+    authority = certificate(directory, AUTHORITY)
+    if not authority.exists():
+        make_authority(directory, "/CN=nodeagent-apiserver-ca", days=_CA_DAYS)
+    try:
+        ssl.create_default_context(cafile=str(authority))
+    except OSError as error:
+        raise CertificateFailed(
+            f"{authority}: not a certificate that can be read: put back the one that was there, or remove {directory} to have "
+            "all keys and tokens rebuilt"
+        ) from error
+    names = [f"DNS:{name}" for name in CLUSTER_NAMES]
+    names += [f"IP:{ip_address(address)}" for address in sorted({"127.0.0.1", "::1", *addresses})]
+    leaves = (
+        ("server", "/CN=nodeagent-apiserver", "serverAuth", ",".join(names)),
+        ("admin", f"/O={ADMINS}/CN=admin", "clientAuth", ""),
+        ("reader", f"/O={READERS}/CN=reader", "clientAuth", ""),
     )
-    await asyncio.to_thread(names_file.write_text, names)
+    with ThreadPoolExecutor(len(leaves)) as threads:
+        for made in [threads.submit(_leaf, directory, *leaf) for leaf in leaves]:
+            made.result()
+    return _read_tokens(directory)
 
 
-def _read_if_there(path: Path) -> str | None:
+def _leaf(directory: Path, name: str, subject: str, usage: str, names: str) -> None:
+    made, stated = certificate(directory, name), directory / f"{name}.names"
+    if stated.exists() and stated.read_text() == names and made.exists() and _is_fresh(made):
+        return
+    extensions = [f"extendedKeyUsage={usage}", "keyUsage=critical,digitalSignature"]
+    extensions += [f"subjectAltName={names}"] if names else []
+    make_certificate(directory, name, subject, *extensions)
+    stated.write_text(names)
+
+
+def _is_fresh(made: Path) -> bool:
     try:
-        return path.read_text()
-    except FileNotFoundError:
-        return None
-
-
-async def _is_fresh(certificate: Path) -> bool:
-    try:
-        await _openssl("x509", "-in", str(certificate), "-noout", "-checkend", str(_RENEW_BEFORE_SECONDS))
-    except PkiFailed:
+        openssl("x509", "-in", str(made), "-noout", "-checkend", str(_RENEW_BEFORE_SECONDS))
+    except CertificateFailed:
         return False
     return True
-
-
-async def _openssl(*arguments: str) -> None:
-    try:
-        process = await asyncio.create_subprocess_exec(
-            "openssl",
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-            umask=0o077,
-        )
-    except FileNotFoundError:
-        raise PkiFailed("the openssl program is needed to make certificates and was not found") from None
-    try:
-        async with asyncio.timeout(_SECONDS):
-            _, stderr = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        raise PkiFailed(f"openssl {arguments[0]} did not finish in {_SECONDS:.0f} s") from None
-    if process.returncode:
-        raise PkiFailed(f"openssl {arguments[0]} failed: {stderr.decode(errors='replace').strip()[-300:]}")
 
 
 def _read_tokens(directory: Path) -> Credentials:

@@ -5,7 +5,8 @@ from pathlib import Path
 from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.topology import POD_CIDRS, SERVICE_CIDRS
 from nodeagent.lab.net.world import World
-from tests.harness.kubernetes.certificates import ACCOUNTS, AUTHORITY, SERVER, Certificates
+from nodeagent.runtime.certificates import AUTHORITY
+from tests.harness.kubernetes.certificates import ACCOUNTS, SERVER, Certificates
 from tests.harness.kubernetes.release import Release
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"

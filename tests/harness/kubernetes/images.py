@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodeagent.lab.certificates import NEW
 from nodeagent.lab.net.network_namespaces import LabError
+from nodeagent.runtime.certificates import make_authority, make_certificate
 from tests.harness.kubernetes.release import ROOT, Release
 
 PLACE = ROOT / "build" / "kubernetes"
@@ -109,10 +109,9 @@ def _system(place: Path) -> Path:
 
 def _agnhost(directory: Path, program: Path) -> Path:
     """With the certificate that its server for TLS shows."""
+    make_authority(directory)
+    make_certificate(directory, "localhost", "/CN=localhost", "subjectAltName=DNS:localhost,IP:127.0.0.1")
     files = {name: directory / name for name in ("localhost.crt", "localhost.key")}
-    names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
-    made = ("-keyout", str(files["localhost.key"]), "-out", str(files["localhost.crt"]))
-    _run("a certificate", *NEW, *names, *made)
     return _layer(directory / "agnhost.layer", {"agnhost": program, **files})
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from nodeagent.apiserver.storage.etcd.rpc import Endpoint
+from nodeagent.runtime.certificates import CertificateFailed, openssl
 
 _SECONDS: Final = 1.5
 _REFUSAL_SECONDS: Final = 0.3
@@ -92,21 +93,14 @@ async def _of_tls(error: ssl.SSLError, certificate: Path | None) -> str:
 async def _refused(certificate: Path | None, why: str) -> str:
     if certificate is None:
         return f"it wants a certificate{why}: --etcd-certfile and --etcd-keyfile are not given"
-    return f"it refuses the certificate of --etcd-certfile{why}{await _end_of(certificate)}"
+    return f"it refuses the certificate of --etcd-certfile{why}{await asyncio.to_thread(_end_of, certificate)}"
 
 
-async def _end_of(certificate: Path) -> str:
+def _end_of(certificate: Path) -> str:
     """Until when a certificate is good, as far as openssl-x509(1) can tell."""
     try:
-        process = await asyncio.create_subprocess_exec(
-            "openssl",
-            *("x509", "-noout", "-enddate", "-in", str(certificate)),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        shown, _ = await process.communicate()
-    except OSError:
+        shown = openssl("x509", "-noout", "-enddate", "-in", str(certificate))
+    except CertificateFailed:
         return ""
-    name, _, moment = shown.decode(errors="replace").strip().partition("=")
+    name, _, moment = shown.strip().partition("=")
     return f", which is good until {moment}" if name == "notAfter" else ""
