@@ -10,11 +10,10 @@ from nodeagent.kinds.description.formats import (
     checked,
     dns_label,
     dns_subdomain,
-    port_number,
     qualified_name,
     special_address,
 )
-from nodeagent.kinds.description.object_rules import transport_protocol
+from nodeagent.kinds.description.object_rules import port_of_service
 from nodeagent.kinds.description.printing import AGE, Column, Printer, few, name_and_age
 from nodeagent.kinds.description.resources import Resource
 from nodeagent.kinds.description.shared import read_shapes
@@ -62,7 +61,10 @@ def validate_endpoints(endpoints: Document) -> Iterator[FieldError]:
                 yield from _address(address, f"{field}.{part}[{position}]")
         ports = subset.get("ports") or []
         for position, port in enumerate(ports):
-            yield from _subset_port(port, f"{field}.ports[{position}]", several=len(ports) > 1)
+            at = f"{field}.ports[{position}]"
+            yield from port_of_service(port, at, several=len(ports) > 1)
+            if port.get("appProtocol"):
+                yield from checked(f"{at}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
 
 
 def _address(address: Document, field: str) -> list[FieldError]:
@@ -74,20 +76,6 @@ def _address(address: Document, field: str) -> list[FieldError]:
         errors += checked(f"{field}.hostname", address["hostname"], dns_label(address["hostname"]))
     if address.get("nodeName"):
         errors += checked(f"{field}.nodeName", address["nodeName"], dns_subdomain(address["nodeName"]))
-    return errors
-
-
-def _subset_port(port: Document, field: str, *, several: bool) -> list[FieldError]:
-    errors: list[FieldError] = []
-    name = port.get("name", "")
-    if several and not name:
-        errors.append(required(f"{field}.name"))
-    elif name:
-        errors += checked(f"{field}.name", name, dns_label(name))
-    errors += checked(f"{field}.port", port["port"], port_number(port["port"]))
-    errors += transport_protocol(port.get("protocol", ""), f"{field}.protocol")
-    if port.get("appProtocol"):
-        errors += checked(f"{field}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
     return errors
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nodeagent.kinds.description.address_texts import BOTH_FAMILIES, parse_cidr
 from nodeagent.kinds.description.documents import Document, Json
 from nodeagent.kinds.description.formats import checked, label_value, qualified_name
 from nodeagent.kinds.description.life import Plain
+from nodeagent.kinds.description.object_rules import networks
 from nodeagent.kinds.description.printing import AGE, NONE, Column, Printer, name_and_age
 from nodeagent.kinds.description.resources import Resource
 from nodeagent.kinds.description.shared import read_shapes
-from nodeagent.kinds.description.status import FieldError, duplicate, forbidden, invalid, unsupported
+from nodeagent.kinds.description.status import FieldError, duplicate, forbidden, unsupported
 
 SHAPES = read_shapes(r"""
 Node = io.k8s.api.core.v1 : Node is a worker node in Kubernetes. Each node will have a unique identifier in the cache (i.e. in etcd).
@@ -134,14 +134,8 @@ def default_node(node: Document) -> None:
 
 def validate_node(node: Document) -> Iterator[FieldError]:
     """Pod ranges: valid, one per family. Taints: complete."""
-    ranges: list[str] = node["spec"].get("podCIDRs") or []
-    for index, text in enumerate(ranges):
-        if parse_cidr(text) is None:
-            why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-            yield invalid(f"spec.podCIDRs[{index}]", text, why)
-    families = [parsed.version for parsed in map(parse_cidr, ranges) if parsed]
-    if len(ranges) > BOTH_FAMILIES or len(set(families)) != len(families):
-        yield invalid("spec.podCIDRs", ranges, "may specify no more than one CIDR for each IP family")
+    one_each = "may specify no more than one CIDR for each IP family"
+    yield from networks(node["spec"].get("podCIDRs") or [], "spec.podCIDRs", one_each)
     pairs: set[tuple[str, str]] = set()
     for index, taint in enumerate(node["spec"].get("taints") or []):
         if (taint["key"], taint["effect"]) in pairs:

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-from nodeagent.kinds.description.address_texts import BOTH_FAMILIES, parse_cidr
 from nodeagent.kinds.description.documents import Document, Json
-from nodeagent.kinds.description.object_rules import unchanged
+from nodeagent.kinds.description.object_rules import networks, unchanged
 from nodeagent.kinds.description.printing import AGE, Column, Printer, name_and_age
 from nodeagent.kinds.description.resources import Resource
 from nodeagent.kinds.description.shared import read_shapes
-from nodeagent.kinds.description.status import FieldError, invalid, required
+from nodeagent.kinds.description.status import FieldError, required
 
 SHAPES = read_shapes(r"""
 ServiceCIDRSpec = io.k8s.api.networking.v1 : ServiceCIDRSpec define the CIDRs the user wants to use for allocating ClusterIPs for Services.
@@ -30,14 +29,7 @@ def validate_service_cidr(found: Document) -> Iterator[FieldError]:
     if not texts:
         yield required("spec.cidrs", "at least one CIDR required")
         return
-    for index, text in enumerate(texts):
-        network = parse_cidr(text)
-        if network is None or str(network) != text:
-            why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-            yield invalid(f"spec.cidrs[{index}]", text, why)
-    families = [network.version for network in map(parse_cidr, texts) if network]
-    if len(texts) > BOTH_FAMILIES or len(set(families)) != len(families):
-        yield invalid("spec.cidrs", texts, "may only hold up to 2 values, one for each IP family")
+    yield from networks(texts, "spec.cidrs", "may only hold up to 2 values, one for each IP family", canonical=True)
 
 
 def validate_service_cidr_update(found: Document, old: Document) -> Iterator[FieldError]:

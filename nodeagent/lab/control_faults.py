@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from nodeagent.lab.control_plane import ControlPlane
 from nodeagent.lab.etcd import EtcdCluster
-from nodeagent.lab.faults import Broken, Site
+from nodeagent.lab.faults import Broken, Site, freeze_process, kill_process
 from nodeagent.lab.lab_plan import API_PORT, ETCD_PEER_PORT
 from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.network_namespaces import LabError
@@ -35,41 +35,19 @@ class Part(Struct, frozen=True):
         control = control_of(site)
         process = self.process(control, site.node)
 
-        def look() -> str:
-            if process.running:
-                raise LabError(f"process {pid} was running while it was to be dead")
-            return f"process {pid} was dead for {time.monotonic() - site.began:.1f} s"
-
         def start() -> str:
             began = time.monotonic()
             self.restart(control, site.node)
             return f"{process.pid} answered after {time.monotonic() - began:.1f} s"
 
-        def strike() -> Broken:
-            process.kill()
-            return Broken(look, start)
-
-        pid = process.pid
-        await site.break_by(strike)
+        await kill_process(site, process, start)
 
     async def freeze(self, site: Site) -> None:
-        """Stopped in its tracks (SIGSTOP); connections to it stay open and silent."""
+        """Stopped in its tracks (SIGSTOP)."""
         process = self.process(control_of(site), site.node)
-
-        def look() -> str:
-            if process.kernel_state != "T":
-                raise LabError(f"process {process.pid} was in state {process.kernel_state}, not T (stopped)")
-            return f"process {process.pid} was in state T (stopped) for {time.monotonic() - site.began:.1f} s"
-
-        def thaw() -> str:
-            process.signal(signal.SIGCONT)
-            return ""
-
-        def stop() -> Broken:
-            process.signal(signal.SIGSTOP)
-            return Broken(look, thaw)
-
-        await site.break_by(stop)
+        await freeze_process(
+            site, process, lambda: process.signal(signal.SIGSTOP), lambda: process.signal(signal.SIGCONT)
+        )
 
     async def cut(self, site: Site) -> None:
         """What it and other hosts send to each other at its port is dropped without an error."""

@@ -18,6 +18,7 @@ from nodeagent.lab.lab_objects import NAMESPACE
 from nodeagent.lab.lab_plan import SERVICE, ZONE, caller_name
 from nodeagent.lab.lab_thread import Work
 from nodeagent.lab.net.bridge_wiring import BRIDGE
+from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.network_namespaces import LabError, inside, run_ip
 from nodeagent.lab.net.topology import UNDERLAY
 from nodeagent.lab.resolver import Lookups, Resolver
@@ -165,20 +166,26 @@ async def kill(site: Site) -> None:
     """The agent is killed (SIGKILL), and started again later, as systemd would."""
     agent = site.cluster.agents[site.node]
 
-    def look() -> str:
-        if agent.running:
-            raise LabError(f"the agent of {site.node} was running while it was to be dead")
-        return f"process {pid} was dead for {time.monotonic() - site.began:.1f} s"
-
     def start() -> str:
         took = site.cluster.restart_agent(site.node)
         return f"{agent.pid} was ready after {took:.2f} s"
 
+    await kill_process(site, agent, start)
+
+
+async def kill_process(site: Site, process: AgentProcess, start: Callable[[], str]) -> None:
+    """Kills a process (SIGKILL) until `start` starts it again, which returns how long that took, in words."""
+
+    def look() -> str:
+        if process.running:
+            raise LabError(f"process {pid} of {site.node} was running while it was to be dead")
+        return f"process {pid} was dead for {time.monotonic() - site.began:.1f} s"
+
     def strike() -> Broken:
-        agent.kill()
+        process.kill()
         return Broken(look, start)
 
-    pid = agent.pid
+    pid = process.pid
     await site.break_by(strike)
 
 
@@ -222,23 +229,31 @@ async def dns(site: Site) -> None:
 
 async def freeze(site: Site) -> None:
     """The agent is stopped in its tracks (SIGSTOP), and goes on later."""
-    pid = site.cluster.agents[site.node].pid
+    cluster, node = site.cluster, site.node
+    await freeze_process(
+        site, cluster.agents[node], lambda: cluster.freeze_agent(node), lambda: cluster.thaw_agent(node)
+    )
+
+
+async def freeze_process(
+    site: Site, process: AgentProcess, stop: Callable[[], None], resume: Callable[[], None]
+) -> None:
+    """Stops a process until `resume`; connections to it stay open and silent."""
 
     def look() -> str:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
-        if state != "T":
-            raise LabError(f"the agent of {site.node} was in state {state}, not T (stopped)")
-        return f"process {pid} was in state T (stopped)"
+        if process.kernel_state != "T":
+            raise LabError(f"process {process.pid} of {site.node} was in state {process.kernel_state}, not T (stopped)")
+        return f"process {process.pid} was in state T (stopped) for {time.monotonic() - site.began:.1f} s"
 
     def thaw() -> str:
-        site.cluster.thaw_agent(site.node)
+        resume()
         return ""
 
-    def stop() -> Broken:
-        site.cluster.freeze_agent(site.node)
+    def strike() -> Broken:
+        stop()
         return Broken(look, thaw)
 
-    await site.break_by(stop)
+    await site.break_by(strike)
 
 
 async def api(site: Site) -> None:

@@ -1,6 +1,7 @@
 """The cluster as the command asks it: objects by their paths, programs in pods."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import msgspec
 from nodeagent.diagnosis.connectivity.objects import SELECTOR
 from nodeagent.proxy.source.client.api_client import ApiClient
 from nodeagent.proxy.source.client.api_errors import MalformedAnswerError, NotServedError
-from nodeagent.proxy.source.pod_exec import Ran, run_in_pod
+from nodeagent.proxy.source.pod_exec import run_in_pod
 
 Document = dict[str, Any]
 MERGE_PATCH = "application/merge-patch+json"
@@ -21,6 +22,7 @@ class ClusterClient:
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
+        self.run = partial(run_in_pod, client)
 
     @property
     def server(self) -> str:
@@ -55,18 +57,6 @@ class ClusterClient:
         """Those that this command has made, in this run or another."""
         items = await self.items(NAMESPACES, [("labelSelector", SELECTOR)])
         return sorted(item["metadata"]["name"] for item in items)
-
-    async def run(
-        self,
-        namespace: str,
-        pod: str,
-        container: str,
-        command: Sequence[str],
-        *,
-        stdin: bytes = b"",
-        seconds: float,
-    ) -> Ran:
-        return await run_in_pod(self._client, namespace, pod, container, command, stdin=stdin, seconds=seconds)
 
 
 def _document(body: bytes) -> Document:

@@ -3,8 +3,18 @@
 from collections.abc import Iterator
 from itertools import chain
 
+from nodeagent.kinds.description.address_texts import BOTH_FAMILIES, parse_cidr
 from nodeagent.kinds.description.documents import Document, Json
-from nodeagent.kinds.description.formats import PROTOCOLS, Check, checked, data_key, label_value, qualified_name
+from nodeagent.kinds.description.formats import (
+    PROTOCOLS,
+    Check,
+    checked,
+    data_key,
+    dns_label,
+    label_value,
+    port_number,
+    qualified_name,
+)
 from nodeagent.kinds.description.status import FieldError, forbidden, invalid, required, too_long, unsupported
 
 _DATA_LIMIT = 1024 * 1024
@@ -96,6 +106,29 @@ def transport_protocol(protocol: str, field: str) -> list[FieldError]:
     if not protocol:
         return [required(field)]
     return [] if protocol in PROTOCOLS else [unsupported(field, protocol, PROTOCOLS)]
+
+
+def port_of_service(port: Document, field: str, *, several: bool) -> Iterator[FieldError]:
+    """The errors of what ports of Services and Endpoints have in common: name, number, protocol."""
+    name, number = port.get("name", ""), port.get("port", 0)
+    if several and not name:
+        yield required(f"{field}.name")
+    elif name:
+        yield from checked(f"{field}.name", name, dns_label(name))
+    yield from checked(f"{field}.port", number, port_number(number))
+    yield from transport_protocol(port.get("protocol", ""), f"{field}.protocol")
+
+
+def networks(texts: list[str], field: str, too_many: str, *, canonical: bool = False) -> Iterator[FieldError]:
+    """The errors of a list of CIDRs, one for each family. too_many: the message where there are more."""
+    parsed = [parse_cidr(text) for text in texts]
+    for index, (text, network) in enumerate(zip(texts, parsed, strict=True)):
+        if network is None or (canonical and str(network) != text):
+            why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+            yield invalid(f"{field}[{index}]", text, why)
+    families = [network.version for network in parsed if network]
+    if len(texts) > BOTH_FAMILIES or len(set(families)) != len(families):
+        yield invalid(field, texts, too_many)
 
 
 def validate_data(document: Document) -> Iterator[FieldError]:

@@ -8,14 +8,13 @@ from nodeagent.kinds.description.formats import (
     PORT_RANGE,
     PROTOCOLS,
     checked,
-    dns_label,
     dns_subdomain,
     port_name,
     port_number,
     qualified_name,
     special_address,
 )
-from nodeagent.kinds.description.object_rules import labels, unchanged
+from nodeagent.kinds.description.object_rules import labels, port_of_service, unchanged
 from nodeagent.kinds.description.status import FieldError, duplicate, forbidden, invalid, required, unsupported
 from nodeagent.kinds.service.kept_addresses import HEADLESS
 from nodeagent.model.addresses import LAST_PORT
@@ -144,18 +143,7 @@ def _ports(spec: Document) -> Iterator[FieldError]:
 
 
 def _port(port: Document, field: str, *, several: bool, kind: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    name = port.get("name", "")
-    if several and not name:
-        errors.append(required(f"{field}.name"))
-    elif name:
-        errors += checked(f"{field}.name", name, dns_label(name))
-    errors += checked(f"{field}.port", port.get("port", 0), port_number(port.get("port", 0)))
-    protocol = port.get("protocol", "")
-    if not protocol:
-        errors.append(required(f"{field}.protocol"))
-    elif protocol not in PROTOCOLS:
-        errors.append(unsupported(f"{field}.protocol", protocol, PROTOCOLS))
+    errors = list(port_of_service(port, field, several=several))
     target = port.get("targetPort", 0)
     if isinstance(target, str):
         errors += checked(f"{field}.targetPort", target, port_name(target))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from nodeagent.lab.net.pod_wiring import NamespaceOf, inwards, pod_side
 from nodeagent.lab.net.prefixes import families, host_prefix, is_within, nodad, with_length
 from nodeagent.lab.net.topology import UNDERLAY, Node, Outside, Pod, Topology, first_of
-from nodeagent.lab.net.wiring import ROUTER, UNDERLAY_ADDRESSES, Step
+from nodeagent.lab.net.wiring import UNDERLAY_ADDRESSES, Step, underlay_side
 from nodeagent.lab.net.wiring import uplink as routed_uplink
 from nodeagent.model.addresses import Family, family_of
 
@@ -25,7 +25,7 @@ def plan(topology: Topology, namespace_of: NamespaceOf) -> list[Step]:
     neighbours = [host for host in hosts if is_neighbour(host)]
     strangers = [host for host in topology.outside if not is_neighbour(host)]
     inside = [*bridge(), *(line for host in neighbours for line in port(host, namespace_of))]
-    outside = [line for host in strangers for line in stranger_side(host, namespace_of)]
+    outside = [line for host in strangers for line in underlay_side(host, namespace_of)]
     steps = [Step(UNDERLAY, ("link set lo up", *inside, *outside, *ways_in(topology.nodes)))]
     steps += [Step(UNDERLAY, tuple(no_return(topology.nodes, family)), family) for family in Family]
     for node in topology.nodes:
@@ -68,16 +68,6 @@ def port(host: Node | Outside, namespace_of: NamespaceOf) -> Iterator[str]:
     """A host's link on the bridge."""
     yield f"link add {host.name} type veth peer name eth0 netns {namespace_of(host.name)}"
     yield f"link set {host.name} master {BRIDGE} up"
-
-
-def stranger_side(host: Outside, namespace_of: NamespaceOf) -> Iterator[str]:
-    """The router's link to a host of another network."""
-    yield f"link add {host.name} type veth peer name eth0 netns {namespace_of(host.name)}"
-    yield f"link set {host.name} up"
-    yield f"addr add {ROUTER[Family.IPV4]}/32 dev {host.name} scope link"
-    yield f"addr add {ROUTER[Family.IPV6]}/64 dev {host.name} nodad"
-    for address in host.addresses:
-        yield f"route add {host_prefix(address)} dev {host.name}"
 
 
 def ways_to(nodes: Iterable[Node]) -> Iterator[str]:

@@ -19,8 +19,11 @@ class Linear(Struct, frozen=True):
 
     def place(self, value: float) -> float:
         """Where a value is; beyond the ends, at an end."""
-        held = min(max(value, self.least), self.most)
-        return self.start + (held - self.least) / (self.most - self.least) * (self.end - self.start)
+        return self.start + self.share(min(max(value, self.least), self.most)) * (self.end - self.start)
+
+    def share(self, held: float) -> float:
+        """Which part of the way from `least` to `most` a value in between is at."""
+        return (held - self.least) / (self.most - self.least)
 
     def ticks(self) -> list[float]:
         """Round values in between, at most ten or so."""
@@ -28,19 +31,12 @@ class Linear(Struct, frozen=True):
         return [number * step for number in range(math.ceil(self.least / step), math.floor(self.most / step) + 1)]
 
 
-class Decades(Struct, frozen=True):
+class Decades(Linear, frozen=True):
     """The same for values above 0, each ten times the last one at the same distance."""
 
-    least: float
-    most: float
-    start: float
-    end: float
-
-    def place(self, value: float) -> float:
-        """Where a value is; beyond the ends, at an end."""
-        held = min(max(value, self.least), self.most)
-        share = math.log(held / self.least) / math.log(self.most / self.least)
-        return self.start + share * (self.end - self.start)
+    def share(self, held: float) -> float:
+        """The same of their logarithms."""
+        return math.log(held / self.least) / math.log(self.most / self.least)
 
     def ticks(self) -> list[float]:
         """Powers of ten in between."""
