@@ -51,7 +51,7 @@ from nodeagent.proxy.dataplane.image.image import interval_cidrs
 from nodeagent.proxy.dataplane.interface_reading import read_interface
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.schema import SetSpec
-from nodeagent.proxy.dataplane.source_ports import CURE, read_crowds
+from nodeagent.proxy.dataplane.source_ports import CURE, read_port_shortages
 
 _CONNTRACK = Path("/proc/sys/net/netfilter/nf_conntrack_max")
 COLUMNS = (Column("check", "CHECK"), Column("result", "RESULT"), Column("detail", "WHAT WAS FOUND"))
@@ -154,7 +154,7 @@ def crowd_facts() -> Iterator[CrowdFact]:
     """Endpoints to which this node's addresses have few source ports left."""
     for family in Family:
         for protocol in (Protocol.TCP, Protocol.UDP):
-            for crowd in read_crowds(family, protocol):
+            for crowd in read_port_shortages(family, protocol):
                 yield CrowdFact(f"{crowd}: {crowd.follows}", CURE.format(crowd.endpoint[0]))
 
 

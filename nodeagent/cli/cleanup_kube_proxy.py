@@ -15,7 +15,7 @@ from nodeagent.proxy.dataplane.kube_proxy.ipset import Sets
 from nodeagent.proxy.dataplane.kube_proxy.iptables_legacy import InstalledTools, LegacyTables
 from nodeagent.proxy.dataplane.kube_proxy.iptables_nft import NftTables
 from nodeagent.proxy.dataplane.kube_proxy.ipvs import VirtualServers
-from nodeagent.proxy.dataplane.kube_proxy.leftovers import Failed, HidingPlace, sweep
+from nodeagent.proxy.dataplane.kube_proxy.leftovers import CleanupTarget, Failed, sweep
 from nodeagent.proxy.dataplane.kube_proxy.own_tables import OwnTable
 from nodeagent.proxy.dataplane.kube_proxy.running_kube_proxy import running_kube_proxy
 
@@ -58,7 +58,7 @@ def clean_up_kube_proxy(*, dry_run: bool, force: bool) -> None:
         click.echo("nothing of kube-proxy was here")
 
 
-def places(netlink: Ruleset) -> tuple[HidingPlace, ...]:
+def places(netlink: Ruleset) -> tuple[CleanupTarget, ...]:
     """Everywhere kube-proxy leaves something, rules before the sets they use."""
     path = os.environ.get("PATH", "").split(os.pathsep)
     tools = InstalledTools([Path(place) for place in (*path, *_SYSTEM_PATH) if place])

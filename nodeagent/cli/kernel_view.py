@@ -13,7 +13,7 @@ from nodeagent.model.addresses import Family, endpoint_text, unpack_address
 from nodeagent.model.frontend import Frontend, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.proxy.dataplane.conntrack_flows import tracked_flows
-from nodeagent.proxy.dataplane.driver.belief import Contents, Ownership, believe
+from nodeagent.proxy.dataplane.driver.belief import Contents, Ownership, belief_from
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable, present_specs
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.image.affinity import affinity_id
@@ -67,7 +67,7 @@ class KernelView:
             return TableState.FOREIGN
         if program is None:
             return TableState.RIGHT if _has_rules(contents, self.family) else TableState.CHANGED
-        belief = believe(contents, self.specs, self.family, program, Ownership.PLAIN)
+        belief = belief_from(contents, self.specs, self.family, program, Ownership.PLAIN)
         return TableState.RIGHT if belief.program_right else TableState.CHANGED
 
     def of_service(

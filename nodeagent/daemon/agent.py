@@ -45,7 +45,7 @@ from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.driver import TableDriver
 from nodeagent.proxy.dataplane.driver.kernel_counts import read_kernel_counts
 from nodeagent.proxy.dataplane.driver.ownership import choose_ownership
-from nodeagent.proxy.dataplane.driver.release import release_ways
+from nodeagent.proxy.dataplane.driver.release import release_captures
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.families import choose_families
 from nodeagent.proxy.dataplane.node_addresses import AddressesAlone, NodeAddresses
@@ -292,7 +292,7 @@ class Agent:
                 await stack.enter_async_context(self._client)
             await self._beside.surroundings.read()
             if self._end_predecessor is None:
-                release_ways(self._netlink, self._beside.surroundings.protected)
+                release_captures(self._netlink, self._beside.surroundings.protected)
             yield
 
     def _own_tables(self) -> Ownership:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from nodeagent.proxy.dataplane.source_ports import Crowd
+from nodeagent.proxy.dataplane.source_ports import PortShortage
 
 IN_FLIGHT_SECONDS = 2
 """An answer that is not there after so many whole seconds is not on its way any more."""
@@ -43,7 +43,7 @@ class Connections(Struct, frozen=True):
     most: int = 0
     flows: tuple[TrackedFlow, ...] = ()
     silent: tuple[Silence, ...] = ()
-    crowds: tuple[Crowd, ...] = ()
+    crowds: tuple[PortShortage, ...] = ()
 
     @property
     def full(self) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 from nodeagent.diagnosis.trace.connections import Attempt, Connections, TrackedFlow, silences
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.model.addresses import Protocol, pack_address, unpack_address
-from nodeagent.proxy.dataplane.source_ports import read_crowds
+from nodeagent.proxy.dataplane.source_ports import read_port_shortages
 from nodeagent.wire.netlink.conntrack import Life, client_of, dump_udp, life_of, read_flows
 from nodeagent.wire.netlink.socket import DumpInterruptedError, NetlinkSocket, read_consistently
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
@@ -34,7 +34,7 @@ def read_connections(question: Question) -> Connections:
     except DumpInterruptedError:
         found = ()
     count, most = _number("nf_conntrack_count"), _number("nf_conntrack_max")
-    crowds = read_crowds(question.family, question.protocol)
+    crowds = read_port_shortages(question.family, question.protocol)
     if question.protocol is Protocol.UDP:
         return Connections(count, most, tuple(flow for flow, _ in found), crowds=crowds)
     return Connections(count, most, (), silences([(flow.endpoint, _attempt(life)) for flow, life in found]), crowds)

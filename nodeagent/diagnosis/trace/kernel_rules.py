@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed_errors
 from nodeagent.wire.netlink.ipsec import Policy, get_policies, read_policy
 from nodeagent.wire.netlink.nf_tables.rule_reading import Extension, read_extensions
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import pack_rules, read_rule, table_of
@@ -35,7 +35,7 @@ OUTSIDE = ("netdev", "bridge")
 def table_names(ruleset: Ruleset) -> Iterator[tuple[str, str]]:
     """Every table, its family first. Not through libnftables: 1.0.6 prints what is no JSON of a table that an owner left."""
     for family, number in _NFPROTOS.items():
-        with typed():
+        with typed_errors():
             names = [table_of(data) for data in ruleset.dump(NFT_MSG_GETTABLE, number)]
         yield from ((family, name) for name in names)
 
@@ -52,7 +52,7 @@ def ipsec_policies() -> Iterator[Policy]:
 def extensions_in(ruleset: Ruleset, family: str, table: str) -> dict[RulePosition, tuple[Extension, ...]]:
     """The extensions of iptables in the rules of a table."""
     found = {}
-    with typed():
+    with typed_errors():
         for data in ruleset.dump(NFT_MSG_GETRULE, _NFPROTOS[family], pack_rules(table)):
             rule = read_rule(data)
             found[rule.chain, rule.handle] = read_extensions(rule)

@@ -15,7 +15,7 @@ from nodeagent.diagnosis.trace.reasons import Reason, arrives, reason_of, scope_
 from nodeagent.diagnosis.trace.traveller import Decision
 from nodeagent.diagnosis.verdict_line import verdict_line
 from nodeagent.model.addresses import endpoint_text
-from nodeagent.proxy.dataplane.source_ports import CURE, Crowd
+from nodeagent.proxy.dataplane.source_ports import CURE, PortShortage
 
 
 class Report(Struct, frozen=True):
@@ -37,7 +37,7 @@ class Report(Struct, frozen=True):
         """Those that find no source port."""
         return tuple(one for one in self.found if any(crowd.full for crowd in self._crowds(one)))
 
-    def _crowds(self, one: Journey) -> tuple[Crowd, ...]:
+    def _crowds(self, one: Journey) -> tuple[PortShortage, ...]:
         """The crowds that a connection would have to join."""
         if not one.packet.rewritten or one.end is not End.ARRIVED:
             return ()

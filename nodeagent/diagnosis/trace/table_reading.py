@@ -4,7 +4,7 @@ from nodeagent.diagnosis.trace.own_table import OwnTable, own_table
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.driver.belief import Contents
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable, present_specs
-from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed_errors
 from nodeagent.proxy.dataplane.errors import DataplaneError, KernelUnclear
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.schema import SetSpec
@@ -50,6 +50,6 @@ def read_contents(ruleset: Ruleset, family: Family) -> tuple[Contents, dict[str,
 
 
 def _keys(ruleset: Ruleset, family: Family, name: str, key_length: int) -> tuple[bytes, ...]:
-    with typed():
+    with typed_errors():
         dump = ruleset.dump(NFT_MSG_GETSETELEM, nfproto(family), named_set(schema.TABLE, name))
         return tuple(read_elements(ElementForm(key_length), dump).elements)

@@ -1,10 +1,10 @@
-"""The chains of this network namespace, everybody's, as the kernel lists them."""
+"""Reads all chains of this network namespace, those of other programs included."""
 
 from collections.abc import Iterator
 
 from msgspec import Struct
 
-from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed_errors
 from nodeagent.wire.netlink.nf_tables.expressions import Code
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import ChainHeader, ChainHook, read_chain
 from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_GETCHAIN
@@ -14,7 +14,7 @@ _FAMILIES = {"ip": NFPROTO_IPV4, "ip6": NFPROTO_IPV6, "inet": NFPROTO_INET}
 
 
 class ChainFact(Struct, frozen=True):
-    """A chain of anybody's. table: with its family, as `ip nat`; that of iptables-legacy as `iptables-legacy nat`."""
+    """A chain of any program. table: with its family, as `ip nat`; that of iptables-legacy as `iptables-legacy nat`."""
 
     table: str
     name: str
@@ -23,9 +23,9 @@ class ChainFact(Struct, frozen=True):
 
 
 def read_chains(ruleset: Ruleset) -> Iterator[ChainFact]:
-    """Those of nftables, in the families that meet packets of IP. Raises DataplaneError."""
+    """Yields the chains of nftables in the families that see IP packets. Raises DataplaneError."""
     for family, number in _FAMILIES.items():
-        with typed():
+        with typed_errors():
             found: list[ChainHeader] = [read_chain(data) for data in ruleset.dump(NFT_MSG_GETCHAIN, number)]
         for chain in found:
             yield ChainFact(f"{family} {chain.table}", chain.name, chain.hook, chain.policy == Code.ACCEPT)

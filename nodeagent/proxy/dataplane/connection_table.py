@@ -1,4 +1,4 @@
-"""The kernel's connection table of this network namespace: how full it is, and what that means (pure but for the reading)."""
+"""The kernel's connection table of this network namespace: how full it is, and what follows from that (pure except for the reading)."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ _STATISTICS = Path("proc/thread-self/net/stat/nf_conntrack")
 
 
 def read_connection_table(root: Path = Path("/")) -> ConnectionTable | None:
-    """None where the kernel has none, or this process may not look."""
+    """Returns the figures of the table; None if the kernel has no such table, or this process may not read it."""
     try:
         entries, limit = (int((root / _SETTINGS / f"nf_conntrack_{name}").read_text()) for name in ("count", "max"))
         heads, *rows = (line.split() for line in (root / _STATISTICS).read_text().splitlines())
@@ -26,7 +26,8 @@ def read_connection_table(root: Path = Path("/")) -> ConnectionTable | None:
 
 
 def table_problems(now: ConnectionTable, before: ConnectionTable | None) -> tuple[Problem, ...]:
-    """What is wrong with it. before: at the look before, so that a table that is full for a moment is seen, too."""
+    """Returns the problems of the table. before: the figures of the previous look, so that a table that was full for a moment is seen,
+    too."""
     dropped = 0 if before is None else now.dropped_when_full - before.dropped_when_full
     if now.limit and (now.entries >= now.limit or dropped > 0):
         detail = f"it is full ({now.limit} entries): new connections are dropped; {CURE}"

@@ -1,6 +1,6 @@
-"""Deletes stale UDP flows from the connection tracker, beside the sync path.
+"""Deletes stale UDP flows from the connection tracker, concurrently with the sync path.
 
-A pass walks the table in a worker thread. The kernel selects: by protocol, and by destination when few places changed.
+A pass walks the table in a worker thread. The kernel filters: by protocol, and by destination if few places changed.
 Flows are read as a stream and deleted in bounded batches, so memory does not depend on the size of the table
 (kubernetes/kubernetes #129982: 12 GB for 7.5 million entries).
 """
@@ -30,24 +30,24 @@ from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 logger = logging.getLogger(__name__)
 
 _SELECTED_WALKS = 8
-"""A walk in which the kernel selects one place takes a tenth of the time of reading every UDP flow (measured)."""
+"""A walk that the kernel filters by one place takes a tenth of the time of reading every UDP flow (measured)."""
 _FLOWS_PER_WALK = 2_000
-"""So many flows are read in the time that a walk over an empty table takes (262,144 buckets, 12 ms): when there are few,
-one walk over all is quicker than one for each place."""
+"""As many flows as are read in the time of a walk over an empty table (262,144 buckets, 12 ms): with fewer flows,
+one walk over all is faster than one for each place."""
 _FLOW_COUNT = Path("/proc/sys/net/netfilter/nf_conntrack_count")
 _ATTEMPTS = 5
 _DELETIONS_AT_A_TIME = 512
 _INTERRUPTED = {errno.EINTR, errno.ENOBUFS}
 _PACKED_AT_ONCE = 500
-"""Endpoints of a service port; of more, a worker thread makes what flows are compared with."""
+"""Endpoints of a service port; if there are more, a worker thread packs them for the comparison with flows."""
 _REST_PER_WORK = 9
 _LONGEST_REST_SECONDS = 0.4
-"""A client that keeps its port waits for the rest and for the walk after it: together they stay below a second."""
+"""A client that keeps its port waits for the pause and for the walk after it: together these stay below a second."""
 _RETRY = Backoff(first_seconds=1.0, longest_seconds=60.0)
 
 
 class CleaningListener(Protocol):
-    """Who counts and shows what the cleaner does."""
+    """Receives the report of each pass of the cleaner."""
 
     def conntrack_cleaned(self, report: CleaningReport) -> None:
         """Called on the event loop after each pass."""
@@ -55,11 +55,11 @@ class CleaningListener(Protocol):
 
 
 class ConntrackCleaner:
-    """Takes UDP service ports as they change and keeps their tracked flows in accord, in its own time.
+    """Takes UDP service ports as they change, and deletes their stale flows in its own time.
 
     local_addresses: canonical addresses of the node at which node ports may answer, until `node_addresses_changed`.
-    After each pass the cleaner rests nine times as long as it took, though no more than
-    0.4 seconds: that long, and the walk, a client may wait whose endpoint went.
+    After each pass the cleaner pauses nine times as long as the pass took, at most
+    0.4 seconds: a client whose endpoint left may wait for this pause and the walk.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class ConntrackCleaner:
         self._wanted = asyncio.Event()
 
     def submit(self, udp_ports: Iterable[UdpPort]) -> None:
-        """Notes service ports as they are programmed now; those that did not change cost nothing. Never blocks.
+        """Takes service ports as they are programmed now; unchanged ones cost nothing. Never blocks.
 
-        Call it after the commit. A port that was deleted is passed once more with nothing in `serving`.
+        Call it after the commit. A port that was deleted is passed once more with an empty `serving`.
         """
         for udp_port in udp_ports:
             self._big.pop((udp_port.service_port, udp_port.family), None)
@@ -91,13 +91,13 @@ class ConntrackCleaner:
             self._wanted.set()
 
     def look_again(self, family: Family) -> None:
-        """Looks at the flows to all places of a family, whose table was not what it should be. Never blocks."""
+        """Looks at the flows to all places of a family, because its table was wrong. Never blocks."""
         self._ledger.table_was_wrong(family)
         if self._ledger.changed:
             self._wanted.set()
 
     def node_addresses_changed(self, addresses: Collection[str]) -> None:
-        """Takes the addresses at which node ports may answer from now on. Never blocks."""
+        """Replaces the addresses at which node ports may answer. Never blocks."""
         came = frozenset(addresses) - self._local_addresses
         self._local_addresses = frozenset(addresses)
         if came:
@@ -107,7 +107,7 @@ class ConntrackCleaner:
 
     @property
     def pending(self) -> int:
-        """Places that changed and were not looked at yet, and big service ports that were submitted."""
+        """The number of places that changed and were not looked at yet, plus the big service ports that were submitted."""
         return len(self._ledger.changed) + len(self._big)
 
     async def run(self) -> None:
@@ -127,7 +127,7 @@ class ConntrackCleaner:
             await asyncio.sleep(rest)
 
     async def _note_big(self) -> None:
-        """Note what `submit` found too big; what is submitted again meanwhile counts instead."""
+        """Packs and notes the big ports of `submit`. A port that is submitted again meanwhile is left for the next call."""
         packing = dict(self._big)
         packed = await in_thread(lambda: [packed_serving(udp_port) for udp_port in packing.values()]) if packing else []
         for (name, udp_port), serving in zip(packing.items(), packed, strict=True):
@@ -136,7 +136,7 @@ class ConntrackCleaner:
                 self._ledger.note(udp_port, serving)
 
     async def clean(self) -> list[CleaningReport]:
-        """One pass over what is pending: one report per family concerned. What it could not finish stays pending."""
+        """Runs one pass over the pending places; returns one report for each family concerned. What it could not finish stays pending."""
         await self._note_big()
         places = self._ledger.take_changed()
         local = self._local_addresses
@@ -205,7 +205,7 @@ class _Pass:
         yield from dict.fromkeys(requests)
 
     def _walk_to_the_end(self, request: Request, writer: NetlinkSocket) -> None:
-        """Starts a walk again, on a fresh socket, when the kernel breaks it off; raises after some attempts."""
+        """Restarts a walk on a new socket if the kernel interrupts it; raises after some attempts."""
         for attempt in range(_ATTEMPTS):
             try:
                 with NetlinkSocket(NETLINK_NETFILTER) as reader:
@@ -234,7 +234,7 @@ class _Pass:
             self._delete(waiting, writer)
 
     def _delete(self, requests: list[Request], writer: NetlinkSocket) -> None:
-        """ENOENT: it ended, or another flow took its place. Others (EBUSY: it is in a flow table) stay for now."""
+        """Deletes flows. ENOENT: the flow ended, or another one replaced it. Others (EBUSY: it is in a flow table) stay for now."""
         failures = writer.perform(requests)
         gone = sum(1 for failure in failures if failure.errno == errno.ENOENT)
         self._gone += gone
@@ -243,7 +243,7 @@ class _Pass:
 
 
 def flows_tracked() -> float:
-    """How many flows of all kinds the connection table has; infinite where the kernel does not say."""
+    """Returns how many flows of all kinds the connection table has; infinite if the kernel does not show it."""
     try:
         return int(_FLOW_COUNT.read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Connections to the addresses of a Service that the kernel tracks. Blocking."""
+"""Reads the connections to the addresses of a Service that the kernel tracks. Blocking."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 
 
 def tracked_flows(family: Family, frontends: Sequence[Frontend]) -> Mapping[str, int]:
-    """Tracked connections to the addresses of a Service, by where they lead. Nothing where the kernel tracks none."""
+    """Counts tracked connections to the addresses of a Service; returns {endpoint: count}, empty if the kernel tracks none."""
     counted: Counter[str] = Counter()
     places = dict.fromkeys((one.address, one.port, one.protocol) for one in frontends if one.address is not None)
     for address, port, protocol in places:

@@ -1,8 +1,8 @@
-"""Which tracked UDP flows must go: those whose answers would come from something that no longer serves.
+"""Decides which tracked UDP flows must be deleted: those whose answers would come from something that no longer serves.
 
 Pure. A UDP client that keeps its port keeps its conntrack entry, and so its endpoint, for as long as it sends: without
-this, clients stay on an endpoint that is gone, or, having sent before there was one, on the service address itself
-(kubernetes/kubernetes #125467, #139628, #141371). What stays: flows to any endpoint that still serves, whatever
+this, clients stay on a deleted endpoint or, having sent before there was one, on the service address itself
+(kubernetes/kubernetes #125467, #139628, #141371). Not deleted: flows to any endpoint that still serves, whatever
 traffic policy or topology say now; and everything that is not a UDP flow to a place of a service.
 """
 
@@ -27,7 +27,7 @@ class UdpPlace(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """The places of one family to look at, and who serves each now.
+    """The places of one family to look at, with the endpoints that serve each now.
 
     addressed: by packed address and port. node_ports: by port, at `local` (packed) addresses of the node only.
     """
@@ -38,11 +38,12 @@ class Targets(NamedTuple):
 
     @property
     def places(self) -> int:
-        """How many places there are to look at."""
+        """The number of places to look at."""
         return len(self.addressed) + len(self.node_ports)
 
     def is_stale(self, flow: Flow) -> bool:
-        """Whether `flow` goes to one of the places, but not to who serves it. An address wins over a node port."""
+        """Returns whether `flow` goes to one of the places, but not to an endpoint that serves it. An address has precedence over a node
+        port."""
         serving = self.addressed.get((flow.destination, flow.port))
         if serving is None and flow.destination in self.local:
             serving = self.node_ports.get(flow.port)
@@ -50,7 +51,7 @@ class Targets(NamedTuple):
 
 
 class UdpLedger:
-    """Who serves which place, and which places changed. Remembers, so that nobody needs to say what was before."""
+    """Remembers which endpoints serve which place, and which places changed, so that callers need not know the former state."""
 
     def __init__(self) -> None:
         self._ports: dict[tuple[ServicePortName, Family], UdpPort] = {}
@@ -60,14 +61,14 @@ class UdpLedger:
 
     @property
     def changed(self) -> frozenset[UdpPlace]:
-        """Places whose flows have to be looked at."""
+        """The places whose flows have to be looked at."""
         return frozenset(self._changed)
 
     def note(self, udp_port: UdpPort, packed: Serving | None = None) -> None:
-        """The state of a service port now. Without endpoints, and so also when deleted: nobody serves its places.
+        """Takes the present state of a service port. A deleted one, or one without endpoints, has no endpoint that serves its places.
 
-        Nothing changes when it is what was noted before. Places it no longer has need not be named.
-        packed: what `packed_serving` says of it, if that was asked already.
+        An unchanged port changes nothing. Places that the port no longer has need not be named.
+        packed: the result of `packed_serving`, if the caller has it already.
         """
         key = (udp_port.service_port, udp_port.family)
         before = self._ports.get(key)
@@ -88,32 +89,30 @@ class UdpLedger:
             self._serving.setdefault(place, {})[udp_port.service_port] = serving
 
     def addresses_came(self) -> None:
-        """The node has addresses that it had not: flows to them may be left from an earlier time that it had them.
-
-        Every node port there was counts as changed, for nobody looked at these flows when it changed.
-        """
+        """Marks every node port as changed, because the node has new addresses: flows may be left from an earlier time at which it
+        had them, and were not looked at when a node port changed."""
         self._changed.update(self._node_ports)
 
     def table_was_wrong(self, family: Family) -> None:
-        """Flows may have begun that nothing translated: every place that somebody serves counts as changed."""
+        """Marks every place with endpoints as changed: untranslated flows to it may have begun."""
         self._changed.update(place for place in self._serving if place.family is family)
 
     @property
     def served(self) -> Collection[UdpPlace]:
-        """Every place that somebody serves."""
+        """Every place that has endpoints."""
         return self._serving.keys()
 
     def take_changed(self) -> frozenset[UdpPlace]:
-        """The changed places, from now on no longer counted as changed."""
+        """Returns the changed places, and no longer counts them as changed."""
         taken, self._changed = frozenset(self._changed), set()
         return taken
 
     def put_back(self, places: Collection[UdpPlace]) -> None:
-        """They could not be dealt with: they are changed still."""
+        """Marks places as changed again, because they could not be handled."""
         self._changed.update(places)
 
     def serving(self, place: UdpPlace) -> Serving:
-        """All endpoints that any owner of the place has."""
+        """Returns the endpoints of all owners of the place."""
         return frozenset().union(*self._serving.get(place, {}).values())
 
     def _withdraw(self, place: UdpPlace, service_port: ServicePortName) -> None:
@@ -124,16 +123,16 @@ class UdpLedger:
 
 
 def packed_serving(udp_port: UdpPort) -> Serving:
-    """The endpoints as flows have them. Takes a microsecond for each."""
+    """Returns the endpoints in the form that flows have. Takes a microsecond for each."""
     return frozenset((pack_address(address), port) for address, port in udp_port.serving)
 
 
 def targets_for(
     places: Collection[UdpPlace], ledger: UdpLedger, family: Family, local_addresses: Collection[str]
 ) -> Targets:
-    """What to look for among the flows of a family.
+    """Returns what to look for among the flows of a family.
 
-    A node port brings along the places at the node's own addresses with its port: they win over it.
+    A node port adds the places at the node's own addresses with its port: they have precedence over it.
     """
     packed = map(pack_address, local_addresses)
     local = frozenset(address for address in packed if len(address) == family.address_length)

@@ -1,12 +1,12 @@
-"""What can go wrong between us and the kernel, by who must act.
+"""The errors between us and the kernel, by who must act.
 
 DataplaneError
 ├── NotPermitted      no CAP_NET_ADMIN here, or another process owns our table: the operator
 ├── Unsupported       the kernel lacks something we need: the operator, with a newer kernel
 ├── CommitRejected    the kernel refused a transaction; nothing of it was applied: we repair and retry
-├── StaleGeneration   somebody changed the ruleset first; nothing was applied: we look and retry
+├── StaleGeneration   another process changed the ruleset first; nothing was applied: we look and retry
 └── KernelUnclear     lost replies: we read back and retry
-    └── DumpInterrupted   others' changes fell into every attempt to read: we wait and retry
+    └── DumpInterrupted   others' changes interrupted every attempt to read: we wait and retry
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from nodeagent.model.problem import Interrupted, Retryable, Unusable
 
 _SHOWN = 3
-"""Rejections in the text of an error; it has all of them as values."""
+"""The number of rejections in the text of an error; `rejections` has all of them."""
 
 
 class DataplaneError(Exception):
@@ -22,7 +22,7 @@ class DataplaneError(Exception):
 
 
 class NotPermitted(DataplaneError, Unusable):
-    """The kernel says EPERM."""
+    """The kernel answered EPERM."""
 
 
 class Unsupported(DataplaneError, Unusable):
@@ -34,11 +34,11 @@ class KernelUnclear(DataplaneError, Retryable):
 
 
 class DumpInterrupted(KernelUnclear, Interrupted):
-    """What was read may lack something, because others changed the ruleset meanwhile; read again."""
+    """A dump may be incomplete, because others changed the ruleset meanwhile; read again."""
 
 
 class StaleGeneration(DataplaneError, Interrupted):
-    """The ruleset is not of the generation that a transaction was made for; nothing of it was applied."""
+    """The ruleset does not have the generation that a transaction was made for; nothing of it was applied."""
 
 
 @dataclass(frozen=True, slots=True)

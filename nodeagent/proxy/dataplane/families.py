@@ -1,4 +1,4 @@
-"""Which address families this machine has."""
+"""Finds out which address families this machine has."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -11,14 +11,14 @@ _IPV6_SWITCH = Path("/proc/sys/net/ipv6/conf/all/disable_ipv6")
 
 
 def families_here() -> tuple[Family, ...]:
-    """IPv4, and IPv6 where the kernel has it and net.ipv6.conf.all.disable_ipv6 is 0."""
+    """Returns IPv4, and IPv6 if the kernel has it and net.ipv6.conf.all.disable_ipv6 is 0."""
     if _IPV6_ADDRESSES.exists() and _IPV6_SWITCH.exists() and _IPV6_SWITCH.read_text().strip() != "1":
         return (Family.IPV4, Family.IPV6)
     return (Family.IPV4,)
 
 
 def choose_families(wanted: Collection[Family] | None) -> tuple[Family, ...]:
-    """Those of the wanted ones that this machine has; None: all it has. Raises Unsupported when it has none of them."""
+    """Returns the wanted families that this machine has; None: all it has. Raises Unsupported if it has none of them."""
     able = families_here()
     if wanted is None:
         return able

@@ -1,4 +1,4 @@
-"""Which chains of others translate connections before ours, and what that means."""
+"""Finds chains of other programs that translate connections before ours, and describes the consequence."""
 
 from collections.abc import Iterable
 
@@ -16,16 +16,16 @@ OURS: dict[int, int] = {
     HookNumber.OUTPUT: BEFORE_DSTNAT,
     HookNumber.POSTROUTING: BEFORE_SRCNAT,
 }
-"""Hook → the priority of our first chain of type nat. Those of iptables-legacy stand at -100 and 100, behind it."""
+"""Hook → the priority of our first chain of type nat. Those of iptables-legacy are at -100 and 100, behind it."""
 
 
 def early_chains(chains: Iterable[ChainFact]) -> tuple[tuple[ChainFact, ChainHook], ...]:
-    """The chains that may take connections before ours, each with its hook."""
+    """Returns the chains that may take connections before ours, each with its hook."""
     return tuple((chain, hook) for chain in chains if (hook := chain.hook) is not None and _is_early(chain, hook))
 
 
 def says(chain: ChainFact, hook: ChainHook) -> str:
-    """What follows from one of them."""
+    """Returns the consequence of such a chain, as a text for users."""
     return (
         f"{chain.table}, chain {chain.name} translates in {HookNumber(hook.number).name.lower()} at {hook.priority}, before "
         f"ours at {OURS[hook.number]}: connections that it matches never reach a Service's endpoints"
@@ -33,12 +33,12 @@ def says(chain: ChainFact, hook: ChainHook) -> str:
 
 
 def cure(hook: ChainHook) -> str:
-    """What to do about it."""
+    """Returns what the user can do about it."""
     return f"give it a priority above {OURS[hook.number]}"
 
 
 def is_ours(chain: ChainFact) -> bool:
-    """Whether it is in a table of ours."""
+    """Returns whether the chain is in a table of ours."""
     return chain.table.partition(" ")[2].startswith(schema.TABLE)
 
 

@@ -1,4 +1,4 @@
-"""Looks for chains of others that translate before ours: at the start, and where the ruleset has changed since."""
+"""Looks for chains of other programs that translate before ours: at the start, and when the ruleset has changed since."""
 
 import logging
 import time
@@ -14,13 +14,14 @@ from nodeagent.proxy.dataplane.walk_rest import WalkRest
 from nodeagent.proxy.dataplane.worker_thread import in_thread
 
 Seen = tuple[int, tuple[Problem, ...]]
-"""The generation of the ruleset, and what is wrong in it."""
+"""The generation of the ruleset, and the problems in it."""
 
 logger = logging.getLogger(__name__)
 
 
 def read_order(known: int | None) -> Seen | None:
-    """None while the ruleset is of the known generation. Over a socket of its own. Raises DataplaneError, OSError."""
+    """Reads all chains; returns None if the ruleset still has the known generation. Uses a socket of its own.
+    Raises DataplaneError, OSError."""
     with closing(Ruleset()) as ruleset:
         generation = ruleset.generation()
         if generation == known:
@@ -30,7 +31,7 @@ def read_order(known: int | None) -> Seen | None:
 
 
 class HookOrderWatch:
-    """read: what `read_order` returns, in a thread. clock: in seconds."""
+    """Keeps the problems of the last look. read: as `read_order`; runs in a thread. clock: in seconds."""
 
     def __init__(
         self, read: Callable[[int | None], Seen | None] = read_order, clock: Callable[[], float] = time.monotonic
@@ -41,11 +42,11 @@ class HookOrderWatch:
         self._problems: tuple[Problem, ...] = ()
 
     def problems(self) -> tuple[Problem, ...]:
-        """One for each chain that stands before ours."""
+        """Returns one problem for each chain that comes before ours."""
         return self._problems
 
     async def look(self) -> None:
-        """Reads all chains, where something has changed and the last time is long enough ago."""
+        """Reads all chains, if something has changed and the last look is long enough ago."""
         if not self._rest.over:
             return
         with self._rest.after():

@@ -1,8 +1,8 @@
 """The service interface: ClusterIPs as addresses and local routes of ``nodeagent0``.
 
 ARP. With the default ``arp_ignore=0`` a node answers ARP requests for any address that is local to it, on every
-interface, so also for ClusterIPs. That is left alone: nobody asks for them, because a service CIDR is on no link, and
-where somebody made it so, an answer from any node leads to a node that balances the service. External and
+interface, so also for ClusterIPs. That is left unchanged: no host sends such requests, because a service CIDR is on no link, and
+if somebody put it on one, an answer from any node leads to a node that balances the service. External and
 load-balancer addresses, for which one speaker must answer alone (what kube-proxy's ``strictARP`` is for), are never
 put on the interface. ``arp_announce`` needs no change either: no packet that leaves the node has a ClusterIP as its source.
 Both switches apply to the whole node and are used by others.
@@ -53,13 +53,13 @@ _PROBLEMS_SHOWN = 20
 
 
 class ForeignInterfaceError(Retryable):
-    """An interface of our name exists that nothing shows to be ours; it is not touched."""
+    """An interface of our name exists, but nothing shows that it is ours; it is not touched."""
 
 
 class ServiceInterface:
-    """Owns one interface, if it is the agent's (`interface_claim`). Every method may be cancelled; a write under way is finished first.
+    """Owns one interface, if it is the agent's (`interface_claim`). Every method may be cancelled; a write in progress is finished first.
 
-    Calls do not overlap: one waits for the other. Raises OSError when the kernel cannot be asked at all (no
+    Calls do not overlap: one waits for the other. Raises OSError if the kernel does not answer at all (no
     CAP_NET_ADMIN, out of memory); single addresses that fail are problems of the report instead.
     """
 
@@ -79,32 +79,32 @@ class ServiceInterface:
 
     @property
     def kind(self) -> str | None:
-        """``dummy``, or ``bridge`` where the kernel has no dummy; None before the first `sync` and after `remove`."""
+        """``dummy``, or ``bridge`` if the kernel has no dummy; None before the first `sync` and after `remove`."""
         return self._kind
 
     async def sync(self, vips: frozenset[str], node_addresses: tuple[str, ...] = ()) -> InterfaceReport:
         """Makes exactly `vips` (canonical text, both families) local to the node, from what the kernel has now. IPv6 ranges among
         them (with a prefix length) are routed over the interface instead.
 
-        node_addresses: by which the node is known, the best first. Of each family the first that the node has, else the one with
-        which it reaches others, is the source of the node's own connections to `vips`.
+        node_addresses: addresses by which the node is known, the best first. In each family, the source of the node's own connections to
+        `vips` is the first of them that the node has, or else the one with which it reaches other hosts.
 
-        Creates the interface, or adopts what an earlier agent made. Writes nothing when nothing differs.
+        Creates the interface, or adopts what an earlier agent made. Writes nothing if nothing differs.
         Raises ForeignInterfaceError.
         """
         async with self._lock:
             return await in_thread(lambda: self._sync(vips, node_addresses))
 
     async def apply(self, add: frozenset[str], remove: frozenset[str]) -> InterfaceReport:
-        """Adds and removes some, trusting what earlier calls programmed; reads back first when one of them failed.
+        """Adds and removes some, trusting what earlier calls programmed; reads back first if one of them failed.
 
-        An interface that was deleted meanwhile is made again with all it had. Raises ForeignInterfaceError.
+        An interface that was deleted meanwhile is created again with all it had. Raises ForeignInterfaceError.
         """
         async with self._lock:
             return await in_thread(lambda: self._apply(add, remove))
 
     async def retain(self, vips: frozenset[str]) -> InterfaceReport:
-        """Takes away whatever addresses the kernel has on the interface that are not among `vips`. Makes nothing. Routes to ranges make
+        """Removes all addresses on the kernel's interface that are not among `vips`. Creates nothing. Routes to ranges make
         nothing local, and stay until the next `sync`.
 
         Raises ForeignInterfaceError.
@@ -113,14 +113,14 @@ class ServiceInterface:
             return await in_thread(lambda: self._retain(vips))
 
     async def differs(self, notifications: InterfaceNotifications) -> Drift | None:
-        """How the interface is not what the last call programmed; said once until the next.
+        """Returns how the interface differs from what the last call programmed; only once until the next call.
 
-        notifications: from the kernel's notifications since. The interface is read only when these contradict the belief.
+        notifications: from the kernel, since then. The interface is read only if these contradict the belief.
         """
         return await self._drift(lambda programmed: self._contradiction(programmed, notifications))
 
     async def ipv6_differs(self) -> Drift | None:
-        """The same of IPv6, with a look at one route: all go together when IPv6 is switched off."""
+        """Like `differs` for IPv6, by a look at one route: all routes disappear together when IPv6 is switched off."""
         return await self._drift(self._ipv6_was_switched)
 
     async def _drift(self, look: Callable[[Programmed], Drift | None]) -> Drift | None:
@@ -133,17 +133,17 @@ class ServiceInterface:
             return drift
 
     async def read(self) -> frozenset[str]:
-        """The addresses that are local because of the interface, read from the kernel; empty when it is missing."""
+        """Returns the addresses that are local because of the interface, read from the kernel; empty if it does not exist."""
         async with self._lock:
             return await in_thread(self._read)
 
     async def exists(self) -> bool:
-        """Whether there is an interface of the name."""
+        """Returns whether an interface of this name exists."""
         async with self._lock:
             return await in_thread(self._exists)
 
     async def remove(self) -> None:
-        """Deletes the interface and the routes over ``lo``, and with them every ClusterIP. Does nothing when they do not exist.
+        """Deletes the interface and the routes over ``lo``, and with them every ClusterIP. Does nothing if they do not exist.
 
         Raises ForeignInterfaceError.
         """
@@ -239,19 +239,19 @@ class ServiceInterface:
         return InterfaceReport(len(gained), len(lost), link.kind, tuple(problems))
 
     def _ensure_link(self, netlink: NetlinkSocket) -> tuple[rtnetlink.Link, list[Problem]]:
-        """The interface, up and silent; created when missing."""
+        """Returns the interface, up and silent; creates it if it does not exist."""
         link = find_link(netlink, self._name) or _create_link(netlink, self._name)
         _require_ours(netlink, link)
         problems = []
         if link.alias != MARK:
-            _must(netlink.perform([rtnetlink.set_alias(link.ifindex, MARK)]))
+            _raise_on_failure(netlink.perform([rtnetlink.set_alias(link.ifindex, MARK)]))
         if link.generates_addresses and (
             failures := netlink.perform([rtnetlink.stop_address_generation(link.ifindex)])
         ):
             detail = f"the interface may get an IPv6 link-local address: {failures[0].detail}"
             problems.append(Problem(f"interface {self._name}", "AddressGeneration", detail))
         if not link.up or link.resolves:
-            _must(netlink.perform([rtnetlink.set_link_up(link.ifindex)]))
+            _raise_on_failure(netlink.perform([rtnetlink.set_link_up(link.ifindex)]))
         if link.kind != self._kind:
             self._kind = link.kind
             if link.kind != KINDS[0]:
@@ -277,9 +277,9 @@ class ServiceInterface:
                 _require_ours(netlink, link)
             over_lo = read_present(netlink, link.ifindex).over_lo if link else read_routes_over_lo(netlink)
             requests = (rtnetlink.delete_route_over_lo(vip) for vips in over_lo.values() for vip in vips)
-            _must(netlink.perform(requests), ignore=_ALREADY_GONE)
+            _raise_on_failure(netlink.perform(requests), ignore=_ALREADY_GONE)
             if link is not None:
-                _must(netlink.perform([rtnetlink.delete_link(link.ifindex)]), ignore={errno.ENODEV})
+                _raise_on_failure(netlink.perform([rtnetlink.delete_link(link.ifindex)]), ignore={errno.ENODEV})
 
     def _without_ipv6_if_disabled(self, vips: frozenset[str], problems: list[Problem]) -> frozenset[str]:
         left_out = any(family_of(vip) is Family.IPV6 for vip in vips)
@@ -300,17 +300,17 @@ class ServiceInterface:
 
 
 def _create_link(netlink: NetlinkSocket, name: str) -> rtnetlink.Link:
-    """A marked dummy, or a bridge where the kernel does not know dummies (EOPNOTSUPP, net/core/rtnetlink.c)."""
+    """Creates a marked dummy, or a bridge if the kernel does not know dummies (EOPNOTSUPP, net/core/rtnetlink.c)."""
     failures: list[Failure] = []
     for kind in KINDS:
         failures = netlink.perform([rtnetlink.create_link(name, kind)])
         if not failures or failures[0].errno != errno.EOPNOTSUPP:
             break
-    _must(failures, ignore=_ALREADY_THERE)
+    _raise_on_failure(failures, ignore=_ALREADY_THERE)
     link = rtnetlink.read_link(netlink.ask(rtnetlink.get_link(name)))
     if failures:
-        return link  # somebody was faster, and it may be theirs
-    _must(netlink.perform([rtnetlink.set_alias(link.ifindex, MARK)]))
+        return link  # another process was faster, and the interface may be its own
+    _raise_on_failure(netlink.perform([rtnetlink.set_alias(link.ifindex, MARK)]))
     return link._replace(alias=MARK)
 
 
@@ -322,14 +322,14 @@ def _require_ours(netlink: NetlinkSocket, link: rtnetlink.Link) -> None:
         )
 
 
-def _must(failures: Sequence[Failure], *, ignore: AbstractSet[int] = frozenset()) -> None:
+def _raise_on_failure(failures: Sequence[Failure], *, ignore: AbstractSet[int] = frozenset()) -> None:
     for failure in failures:
         if failure.errno not in ignore:
             raise OSError(failure.errno, failure.detail)
 
 
 def _perform(netlink: NetlinkSocket, ifindex: int, change: InterfacePlan) -> list[tuple[str, str]]:
-    """Carries out a plan; returns (address, why) of what failed."""
+    """Carries out a plan; returns (address, why) for each step that failed."""
     failed: list[tuple[str, str]] = []
 
     def step(pack: Callable[[str, int], Request], vips: Sequence[str], ignore: AbstractSet[int]) -> None:
@@ -337,14 +337,14 @@ def _perform(netlink: NetlinkSocket, ifindex: int, change: InterfacePlan) -> lis
             if failure.errno not in ignore:
                 failed.append((vips[failure.position], failure.detail))
 
-    def give_up(routes: Sequence[LocalRoute]) -> None:
+    def delete_over_lo(routes: Sequence[LocalRoute]) -> None:
         for failure in netlink.perform(rtnetlink.delete_route_over_lo(*route) for route in routes):
             if failure.errno not in _ALREADY_GONE:
                 failed.append((routes[failure.position].destination, failure.detail))
 
     sources = dict(change.sourced)
     staying = sorted(sources.keys() - set(change.add_routes))
-    give_up(change.doubled_over_lo)
+    delete_over_lo(change.doubled_over_lo)
     step(lambda vip, _: rtnetlink.add_route_over_lo(vip, change.source), change.add_over_lo, _ALREADY_THERE)
     step(rtnetlink.add_address, change.add_addresses, _ALREADY_THERE)
     step(lambda vip, at: rtnetlink.add_local_route(vip, at, sources.get(vip, "")), change.add_routes, _ALREADY_THERE)
@@ -352,7 +352,7 @@ def _perform(netlink: NetlinkSocket, ifindex: int, change: InterfacePlan) -> lis
     step(lambda vip, at: rtnetlink.replace_ipv6_route(vip, at, sources[vip]), staying, frozenset())
     step(rtnetlink.delete_local_route, change.remove_routes, _ALREADY_GONE)
     step(rtnetlink.delete_address, change.remove_addresses, _ALREADY_GONE)
-    give_up(change.remove_over_lo)
+    delete_over_lo(change.remove_over_lo)
     for stray in change.remove_strays:
         request = rtnetlink.delete_address(stray.address, ifindex, stray.prefix_length)
         failed += [(stray.address, failure.detail) for failure in netlink.perform([request])]

@@ -1,7 +1,7 @@
-"""Which interface is ours: what may be changed and deleted, and what is left alone (pure).
+"""Decides whether an interface is ours and may be changed and deleted, or must be left alone (pure).
 
-The mark is the interface's alias, set when it is made. Without it an interface is ours only when it looks exactly like
-one that an earlier version made.
+The mark is the interface's alias, set when it is created. Without it an interface is ours only if it looks exactly like
+one that an earlier version created.
 """
 
 from collections.abc import Collection, Sequence
@@ -9,16 +9,16 @@ from collections.abc import Collection, Sequence
 from nodeagent.wire.netlink.rtnetlink import InterfaceAddress, Link
 
 KINDS = ("dummy", "bridge")
-"""What the interface is: the first of them that the kernel knows."""
+"""The kind of the interface: the first of them that the kernel knows."""
 MARK = "nodeagent"
-"""The alias of every interface that the agent makes (`ip link show`)."""
+"""The alias of every interface that the agent creates (`ip link show`)."""
 DEFAULT_NAME = "nodeagent0"
 _SHOWN = 3
 _LINK_LOCAL_PREFIX_LENGTH = 64
 
 
 def objection(link: Link, ports: Sequence[str], addresses: Collection[InterfaceAddress]) -> str | None:
-    """Why an interface must be left alone, as what follows "it"; None: it is ours.
+    """Returns why an interface must be left alone, as text to follow "it"; None: it is ours.
 
     ports: the interfaces that are part of it, by name. addresses: what it holds, both families.
     """
@@ -30,7 +30,7 @@ def objection(link: Link, ports: Sequence[str], addresses: Collection[InterfaceA
 
 
 def _unlike_ours(link: Link, addresses: Collection[InterfaceAddress]) -> str | None:
-    """What tells an interface without the mark from one that an earlier version made."""
+    """Returns why an interface without the mark cannot be one of an earlier version; None if it can."""
     if link.master:
         return "is part of another interface"
     foreign = [address for address in addresses if not address.as_ours and not _link_local(address)]
@@ -43,7 +43,7 @@ def _unlike_ours(link: Link, addresses: Collection[InterfaceAddress]) -> str | N
 
 
 def _link_local(address: InterfaceAddress) -> bool:
-    """The kernel's own doing on an interface that is up."""
+    """Returns whether the kernel itself added the address, as it does on an interface that is up."""
     return address.address.startswith("fe80:") and address.prefix_length == _LINK_LOCAL_PREFIX_LENGTH
 
 

@@ -1,4 +1,4 @@
-"""Where the service interface differs from what is wanted of it, in words (pure)."""
+"""Describes how the service interface differs from its desired state (pure)."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -15,8 +15,10 @@ RIGHT = "right"
 
 
 class InterfaceFound(NamedTuple):
-    """link: None when there is none of the name. objection: why it is not ours; None: it is. ipv6: it may carry IPv6.
-    lo: the kernel takes routes over ``lo``. sources: which the routes shall have; None: not known.
+    """The interface as it was read.
+
+    link: None if there is no interface of the name. objection: why it is not ours; None: it is. ipv6: it may carry IPv6.
+    lo: the kernel accepts routes over ``lo``. sources: which the routes shall have; None: not known.
     """
 
     link: Link | None
@@ -29,9 +31,9 @@ class InterfaceFound(NamedTuple):
 
 class AddressDeviation(Struct, frozen=True):
     """One address. wanted, found: `address`, `route` and `route over lo`, joined by `and`, each route with its preferred source
-    (`route from 192.0.2.11`), where it has one; None: not wanted, or not there.
+    (`route from 192.0.2.11`), if it has one; None: not wanted, or does not exist.
 
-    service: whose ClusterIP it is; empty where it is no Service's.
+    service: whose ClusterIP it is; empty if no Service has it.
     """
 
     address: str
@@ -41,7 +43,7 @@ class AddressDeviation(Struct, frozen=True):
 
 
 def interface_state(found: InterfaceFound) -> str:
-    """`right`, or what is wrong with the interface itself, as what follows its name."""
+    """Returns `right`, or what is wrong with the interface itself, as text to follow its name."""
     link = found.link
     if link is None:
         return "is not there"
@@ -58,10 +60,10 @@ def interface_state(found: InterfaceFound) -> str:
 
 
 def address_deviations(wanted: Mapping[str, str], found: InterfaceFound) -> list[AddressDeviation]:
-    """What the agent would change at its next full comparison, in numeric order, foreign prefixes last.
+    """Returns what the agent would change at its next full comparison, in numeric order, foreign prefixes last.
 
     wanted: the addresses that shall be local, each with its Service (empty: the node's own). IPv6 ones are wanted only
-    where the interface may carry them.
+    if the interface may carry them.
     """
     present = found.present
     local = frozenset(one for one in wanted if found.ipv6 or family_of(one) is Family.IPV4)

@@ -1,7 +1,7 @@
-"""Whether the kernel's notifications about the service interface contradict what was programmed (pure).
+"""Decides whether the kernel's notifications about the service interface contradict what was programmed (pure).
 
-The kernel also reports the agent's own changes. They are no contradiction: what counts is where each address, route and the
-interface itself ended up, not how often they were mentioned.
+The kernel also reports the agent's own changes. They are no contradiction: only the last state of each address, route and of the
+interface itself counts, not the number of notifications.
 """
 
 from copy import copy
@@ -18,7 +18,7 @@ _LINK_LOCAL = "fe80:"
 
 
 class Drift(Enum):
-    """Why the interface must be programmed again, as what follows its name."""
+    """Why the interface must be programmed again, as text to follow its name."""
 
     CHANGED = "was changed by another process"
     SOURCE = "has routes with another source than the node's address now"
@@ -28,8 +28,8 @@ class Drift(Enum):
 class Programmed(NamedTuple):
     """What an interface carries as far as we know, and the index by which a replaced one is noticed.
 
-    sources: which its routes were given. lo: whether the kernel took routes over ``lo``. without_ipv6: addresses were left out because
-    the interface may carry none.
+    sources: those of its routes. lo: whether the kernel accepted routes over ``lo``. without_ipv6: IPv6 addresses were left out because
+    the interface must not carry any.
     """
 
     ifindex: int
@@ -48,7 +48,7 @@ class InterfaceNotifications:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets the notifications; the index of the interface stays known."""
+        """Drops the notifications; the index of the interface stays known."""
         self._links: dict[int, Link | None] = {}
         self._addresses: dict[tuple[str, int], bool] = {}
         self._routes: dict[str, str | None] = {}
@@ -59,13 +59,13 @@ class InterfaceNotifications:
         self.sources_in_doubt = False
 
     def take(self) -> Self:
-        """Returns what was reported so far and forgets it; what the kernel reports from now on is kept."""
+        """Returns the notifications so far and drops them here; later ones are collected again."""
         taken = copy(self)
         self.clear()
         return taken
 
     def lose(self, ifindex: int | None) -> None:
-        """Records that notifications were lost; the interface has this index now."""
+        """Records that notifications were lost, and the interface's present index."""
         self._incomplete = True
         self._ifindex = ifindex
 
@@ -87,13 +87,14 @@ class InterfaceNotifications:
         return True
 
     def address(self, found: InterfaceAddress, *, gone: bool) -> bool:
-        """Notes what the kernel reports of an address; returns whether it is on our interface, or may be the source of the node's connections."""
+        """Records a notification about an address; returns whether it is on our interface, or may be the source of the node's
+        connections."""
         if found.ifindex == self._ifindex:
             self._addresses[found.address, found.prefix_length] = not gone
             return True
         if found.ifindex == LOOPBACK_INDEX and gone:
             self._incomplete = (
-                True  # with its last IPv4 address ``lo`` loses all routes, of which the kernel says nothing
+                True  # with its last IPv4 address ``lo`` loses all routes, and the kernel does not report that
             )
         if found.address.startswith(_LINK_LOCAL):
             return False
@@ -102,11 +103,11 @@ class InterfaceNotifications:
         return True
 
     def default_route(self) -> None:
-        """Take in that a default route came, went or changed."""
+        """Records that a default route was added, deleted or changed."""
         self.sources_in_doubt = True
 
     def route(self, route: LocalRoute, *, gone: bool) -> None:
-        """Notes what the kernel reports of one of our routes over the interface."""
+        """Records a notification about one of our routes over the interface."""
         self._routes[route.destination] = None if gone else route.source
 
     def route_over_lo(self, route: LocalRoute, *, gone: bool) -> None:
@@ -114,7 +115,7 @@ class InterfaceNotifications:
         self._over_lo[route] = not gone
 
     def contradicts(self, programmed: Programmed) -> bool:
-        """Whether the interface may differ from what was programmed; always when something was lost."""
+        """Returns whether the interface may differ from what was programmed; always True if notifications were lost."""
         present = programmed.present
         return bool(
             self._incomplete
@@ -138,7 +139,7 @@ def _as_notified(route: str, source: str | None, present: Present) -> bool:
 
 
 def as_programmed(link: Link | None, name: str) -> bool:
-    """Whether the interface is there and has all the settings that it was given."""
+    """Returns whether the interface exists and has all the settings that it was given."""
     return link is not None and link.name == name and link.up and not link.resolves and link.alias == MARK
 
 

@@ -1,12 +1,12 @@
-"""Which ClusterIPs are addresses of the service interface, which are local routes over it, and what to change.
+"""Decides which ClusterIPs are addresses of the service interface, which are local routes over it, and what to change.
 
-Pure. An address is seen by people (`ip addr`), but inserting one takes time proportional to the number already there
+Pure. Addresses are visible to people (`ip addr`), but adding one takes time proportional to the number of existing ones
 (10,000 take 1.2 s, 30,000 11.6 s), and each brings a next hop of its own into the path of the node's connections
-(net/ipv4/fib_semantics.c, fib_create_info: routes that differ in nothing but their destination share one). A local route
-takes the same few microseconds at any number, and leads to a range of addresses as well as to one (text with a prefix length, such as
-``fd00:10:96::/112``): such a one does not make them local. An IPv6 address costs every connection besides: each choice of a source
-looks at all IPv6 addresses of the node (net/ipv6/addrconf.c, ipv6_dev_get_saddr), and masquerading chooses one for each
-connection.
+(net/ipv4/fib_semantics.c, fib_create_info: routes that differ only in their destination share one). A local route
+takes the same few microseconds at any number, and can lead to one address or to a range (text with a prefix length, such as
+``fd00:10:96::/112``); a route to a range does not make its addresses local. An IPv6 address also slows every connection: each choice
+of a source looks at all IPv6 addresses of the node (net/ipv6/addrconf.c, ipv6_dev_get_saddr), and masquerading chooses one for
+each connection.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,25 +18,25 @@ from nodeagent.model.addresses import Family, family_of, pack_address
 from nodeagent.wire.netlink.rtnetlink import LocalRoute
 
 BySource = Mapping[str, frozenset[str]]
-"""Destinations of routes by the preferred source that the routes have; those without one under the empty text."""
+"""Destinations of routes by the routes' preferred source; under the empty text those without one."""
 
 ADDRESS_LIMITS: Mapping[Family, int] = {Family.IPV4: 256, Family.IPV6: 0}
-"""ClusterIPs of a family that become addresses; the rest become local routes."""
+"""So many ClusterIPs of a family become addresses; the rest become local routes."""
 
 
 class Stray(NamedTuple):
-    """An address on the interface that no ClusterIP can have put there: it is not a host address."""
+    """An address on the interface that cannot be a ClusterIP, because it is not a host address."""
 
     address: str
     prefix_length: int
 
 
 class Present(NamedTuple):
-    """What the interface carries: canonical addresses with a full-length prefix, routes (to addresses, local; and to ranges), and the
-    rest.
+    """What the interface carries: canonical addresses with a full-length prefix, routes (to addresses, local; and to ranges), and other
+    addresses (strays).
 
-    over_lo: IPv4 addresses to which a local route over ``lo`` comes before that of the interface, by its source.
-    sourced: those of the IPv6 routes that have a preferred source, by that.
+    over_lo: IPv4 addresses whose local route over ``lo`` has precedence over that of the interface, by its source.
+    sourced: the IPv6 routes that have a preferred source, by that source.
     """
 
     addresses: frozenset[str] = frozenset()
@@ -52,16 +52,17 @@ class Present(NamedTuple):
 
     @property
     def ranges(self) -> frozenset[str]:
-        """The ranges that are routed over it."""
+        """The ranges that are routed over the interface."""
         return frozenset(route for route in self.routes if "/" in route)
 
 
 class InterfacePlan(NamedTuple):
-    """What to change. Done in the order of the fields, every address is local before another ceases to be, and none is local without
-    the route that says which source to take.
+    """What to change. In the order of the fields, every new address is local before an old one is removed, and no address is local
+    without
+    the route that sets its source.
 
     redundant_routes: routes to what is, or now becomes, an address. sourced: IPv6 routes that get this source: those of
-    `add_routes` are made with it, others are replaced. doubled_over_lo: routes over ``lo`` that look like the new
+    `add_routes` are created with it, others are replaced. doubled_over_lo: routes over ``lo`` that look like the new
     ones. source: that of the routes of `add_over_lo`. Each part is in numeric order, IPv4 first.
     """
 
@@ -84,7 +85,7 @@ class InterfacePlan(NamedTuple):
 
     @property
     def lost(self) -> frozenset[str]:
-        """What is local no longer, strays left aside."""
+        """The addresses that cease to be local, without strays."""
         return frozenset((*self.remove_addresses, *self.remove_routes))
 
     @property
@@ -94,9 +95,9 @@ class InterfacePlan(NamedTuple):
 
 
 def plan(desired: frozenset[str], present: Present, *, limits: Mapping[Family, int] = ADDRESS_LIMITS) -> InterfacePlan:
-    """The least change from `present` to exactly `desired` being local, by the rules of `plan_change`.
+    """Returns the smallest change from `present` to exactly `desired` being local, by the rules of `plan_change`.
 
-    Besides, strays go, and so does the route to what is an address as well.
+    Also removes strays, and routes to what is an address as well.
     """
     change = plan_change(present, desired - present.addresses - present.routes, present.vips - desired, limits=limits)
     doubled = present.addresses & present.routes & desired
@@ -109,12 +110,12 @@ def plan(desired: frozenset[str], present: Present, *, limits: Mapping[Family, i
 def plan_change(
     present: Present, add: AbstractSet[str], remove: AbstractSet[str], *, limits: Mapping[Family, int] = ADDRESS_LIMITS
 ) -> InterfacePlan:
-    """The least change that makes `add` local and `remove` not (an address in both stays or comes).
+    """Returns the smallest change that makes `add` local and `remove` not local (an address in both is local afterwards).
 
     What is programmed keeps the form it has. New ones become addresses, in numeric order, while there is room for
     them under the limit of their family, then routes. One exception turns a route into an address: the kernel flushes
     all IPv4 routes over an interface that loses its last IPv4 address (net/ipv4/fib_frontend.c, fib_inetaddr_event),
-    so one of them becomes an address before the last other goes.
+    so one of them becomes an address before the last other address is removed.
     """
     leaving_addresses = present.addresses.intersection(remove).difference(add)
     leaving_routes = present.routes.intersection(remove).difference(add)
@@ -145,7 +146,7 @@ def plan_change(
 
 
 def apply_plan(present: Present, plan: InterfacePlan) -> Present:
-    """What the interface carries after every step of `plan` succeeded."""
+    """Returns what the interface carries after every step of `plan` succeeded."""
     gone = {*plan.redundant_routes, *plan.remove_routes}
     changing = gone.union(route.destination for route in plan.sourced)
     before = [LocalRoute(one, source) for source, routes in present.sourced.items() for one in routes & changing]
@@ -161,7 +162,7 @@ def apply_plan(present: Present, plan: InterfacePlan) -> Present:
 
 
 def by_source(routes: Iterable[LocalRoute]) -> BySource:
-    """The destinations of each source."""
+    """Groups destinations by the source of their routes."""
     found: dict[str, set[str]] = {}
     for destination, source in routes:
         if (destinations := found.get(source)) is None:
@@ -181,7 +182,7 @@ def _regrouped(before: BySource, removed: Iterable[LocalRoute], added: BySource)
 
 
 def in_order(addresses: Iterable[str]) -> list[str]:
-    """Addresses in numeric order, IPv4 before IPv6."""
+    """Returns addresses in numeric order, IPv4 before IPv6."""
     return sorted(addresses, key=_number)
 
 

@@ -1,4 +1,4 @@
-"""What the kernel has of the service interface."""
+"""Reads the service interface from the kernel."""
 
 import errno
 import socket
@@ -19,12 +19,12 @@ from nodeagent.wire.netlink.uapi.rtnetlink import RTN_LOCAL, RTN_UNICAST
 
 _IPV6 = Path("/proc/sys/net/ipv6")
 _ELSEWHERE = {Family.IPV4: "198.41.0.4", Family.IPV6: "2001:503:ba3e::2:30"}
-"""Addresses that are surely not in the networks of a node (a.root-servers.net). Only the way to them is asked; nothing is sent."""
+"""Addresses that are certainly not in the networks of a node (a.root-servers.net). Only routes to them are looked up; nothing is sent."""
 
 
 def read_interface(name: str, node_addresses: Collection[str] = ()) -> InterfaceFound:
-    """The interface of this name with all it carries; nothing of one that is not ours. node_addresses: as in `read_sources`.
-    Raises OSError."""
+    """Returns the interface of this name with all it carries; without contents if it is not ours. node_addresses: as in
+    `read_sources`. Raises OSError."""
     with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
         link, lo = find_link(netlink, name), lo_is_up(netlink)
         if link is None:
@@ -36,7 +36,7 @@ def read_interface(name: str, node_addresses: Collection[str] = ()) -> Interface
 
 
 def why_not_ours(netlink: NetlinkSocket, link: rtnetlink.Link) -> str | None:
-    """Why an interface is not the agent's, as what follows "it"; None: it is."""
+    """Returns why an interface is not the agent's, as text to follow "it"; None: it is."""
     ports = read_consistently(lambda: read_ports(netlink, link.ifindex)) if link.kind == "bridge" else []
     marked = link.alias == MARK
     addresses = [] if marked else read_consistently(lambda: read_addresses(netlink, link.ifindex))
@@ -44,7 +44,7 @@ def why_not_ours(netlink: NetlinkSocket, link: rtnetlink.Link) -> str | None:
 
 
 def find_link(netlink: NetlinkSocket, name: str) -> rtnetlink.Link | None:
-    """The interface of this name; None: it does not exist."""
+    """Returns the interface of this name; None: it does not exist."""
     try:
         return rtnetlink.read_link(netlink.ask(rtnetlink.get_link(name)))
     except OSError as error:
@@ -54,7 +54,7 @@ def find_link(netlink: NetlinkSocket, name: str) -> rtnetlink.Link | None:
 
 
 def read_sources(netlink: NetlinkSocket, index: int, node_addresses: Collection[str]) -> Sources:
-    """The source that each family's connections of the node to ClusterIPs shall have; empty where no address is suitable.
+    """Returns the source that the node's connections to ClusterIPs shall have in each family; empty if no address is suitable.
 
     index: the service interface, whose addresses do not count. node_addresses: by which the node is known, the best first.
     """
@@ -68,7 +68,7 @@ def read_sources(netlink: NetlinkSocket, index: int, node_addresses: Collection[
 
 
 def _usable_addresses(netlink: NetlinkSocket, index: int) -> frozenset[str]:
-    """Those of the node that the kernel takes as the source of a route."""
+    """Returns the addresses of the node that the kernel accepts as the source of a route."""
     found = ((rtnetlink.read_address(body), body) for body in netlink.dump(rtnetlink.get_addresses()))
     return frozenset(
         address.address
@@ -80,31 +80,31 @@ def _usable_addresses(netlink: NetlinkSocket, index: int) -> frozenset[str]:
 def _source_elsewhere(netlink: NetlinkSocket, family: Family) -> str:
     try:
         route = read_found_route(netlink.ask(look_up_route(_ELSEWHERE[family])))
-    except OSError:  # there is no way to there, or the family is missing
+    except OSError:  # there is no route to it, or the kernel lacks the family
         return ""
     return route.source if route.kind == RTN_UNICAST else ""
 
 
 def lo_is_up(netlink: NetlinkSocket) -> bool:
-    """Whether the kernel takes routes over ``lo``."""
+    """Returns whether the kernel accepts routes over ``lo``."""
     lo = find_link(netlink, "lo")
     return lo is not None and lo.up
 
 
 def read_ports(netlink: NetlinkSocket, index: int) -> list[str]:
-    """The interfaces that are part of a bridge, by name."""
+    """Returns the names of the interfaces that are ports of a bridge, sorted."""
     links = (rtnetlink.read_link(body) for body in netlink.dump(rtnetlink.get_ports(index)))
     return sorted(link.name for link in links if link.master == index)
 
 
 def read_addresses(netlink: NetlinkSocket, index: int) -> list[rtnetlink.InterfaceAddress]:
-    """All addresses of an interface, both families."""
+    """Returns all addresses of an interface, both families."""
     found = (rtnetlink.read_address(body) for body in netlink.dump(rtnetlink.get_addresses(index)))
     return [address for address in found if address is not None and address.ifindex == index]
 
 
 def ipv6_missing(name: str) -> str | None:
-    """Why the interface can carry no IPv6 address; None: it can."""
+    """Returns why the interface cannot carry IPv6 addresses; None: it can."""
     switch = Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
     try:
         return f"{switch} is 1" if switch.read_text().strip() == "1" else None
@@ -113,7 +113,7 @@ def ipv6_missing(name: str) -> str | None:
 
 
 def is_routed(netlink: NetlinkSocket, route: str, index: int) -> bool:
-    """Whether the kernel has a route of ours: it delivers the first address here, or sends it over the interface."""
+    """Returns whether the kernel has a route of ours: it delivers the first address here, or sends it over the interface."""
     try:
         found = read_found_route(netlink.ask(look_up_route(route.partition("/")[0])))
     except OSError:
@@ -122,7 +122,7 @@ def is_routed(netlink: NetlinkSocket, route: str, index: int) -> bool:
 
 
 def read_present(netlink: NetlinkSocket, index: int) -> Present:
-    """The addresses and routes of an interface. Raises OSError."""
+    """Returns the addresses and routes of an interface. Raises OSError."""
     return read_consistently(lambda: _present_once(netlink, index))
 
 
@@ -148,12 +148,12 @@ def _present_once(netlink: NetlinkSocket, index: int) -> Present:
 
 
 def read_routes_over_lo(netlink: NetlinkSocket) -> BySource:
-    """The routes over ``lo`` that an agent left behind, without the interface that it made them for, by their source."""
+    """Returns the routes over ``lo`` that an agent left behind without its interface, by their source."""
     return read_consistently(lambda: _routes_over_lo(netlink, None, frozenset()))
 
 
 def _routes_over_lo(netlink: NetlinkSocket, index: int | None, own: AbstractSet[str]) -> BySource:
-    """Our routes over ``lo`` by their source: to what interface `index` carries, and to what no interface does."""
+    """Returns our routes over ``lo`` by their source: those to what interface `index` carries, and to what no interface carries."""
     try:
         found = [rtnetlink.read_route_over_lo(body) for body in netlink.dump(rtnetlink.get_routes_over_lo())]
     except FileNotFoundError:  # a namespace in which nothing ever was local has no such table yet
@@ -165,7 +165,8 @@ def _routes_over_lo(netlink: NetlinkSocket, index: int | None, own: AbstractSet[
 
 
 def _held_elsewhere(netlink: NetlinkSocket, index: int | None, among: AbstractSet[str]) -> set[str]:
-    """Those that belong to the service interface of another agent: local by an interface that is neither `index` nor ``lo``."""
+    """Returns the addresses that belong to the service interface of another agent: local by an interface that is neither `index` nor
+    ``lo``."""
     held = {
         found.address
         for body in netlink.dump(rtnetlink.get_addresses())

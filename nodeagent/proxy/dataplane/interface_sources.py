@@ -1,4 +1,4 @@
-"""Which source the node's own connections to ClusterIPs get, and the routes that give it to them (pure).
+"""Decides which source the node's own connections to ClusterIPs get, and the routes that give it to them (pure).
 
 The kernel takes the preferred source of the route, unless the program chose one. A local IPv4 route without one makes the
 ClusterIP itself the source; an IPv6 route leaves the choice among all addresses of the node to the kernel.
@@ -11,11 +11,11 @@ from nodeagent.proxy.dataplane.interface_plan import InterfacePlan, Present, in_
 from nodeagent.wire.netlink.rtnetlink import LocalRoute
 
 Sources = Mapping[Family, str]
-"""The preferred source of each family; empty where the node has none that is usable."""
+"""The preferred source of each family; empty if the node has no usable one."""
 
 
 def preferred_source(known: Iterable[str], usable: Collection[str], towards_others: str) -> str:
-    """Of one family: the first address by which the node is known that it has, else the one with which it reaches others.
+    """Returns, for one family, the first of the node's known addresses that it has, else the one with which it reaches other hosts.
 
     known: addresses of the Node object and the configuration, the best first. towards_others: the source of a packet that takes
     the default route; empty: there is no such route.
@@ -24,13 +24,13 @@ def preferred_source(known: Iterable[str], usable: Collection[str], towards_othe
 
 
 def with_sources(change: InterfacePlan, present: Present, sources: Sources | None, *, lo: bool = True) -> InterfacePlan:
-    """The same change, after which exactly the IPv4 ClusterIPs that are local have a route over ``lo`` besides, and this and
-    the IPv6 routes have these sources. Where the kernel takes none over ``lo`` (`lo` is False) those that have one keep it.
+    """Extends a change so that afterwards exactly the local IPv4 ClusterIPs also have a route over ``lo``, and these routes and
+    the IPv6 routes have the given sources. If the kernel accepts no routes over ``lo`` (`lo` is False), existing ones stay.
 
-    sources None: not known, all that stay keep theirs.
+    sources None: not known, routes that stay keep theirs.
 
-    Through a route over another interface a socket of the node does not learn that packets have to be shorter: the kernel
-    does not keep such destinations (net/ipv4/route.c, __mkroute_output), so it finds none to make invalid
+    With a route over another interface a socket of the node does not learn that packets have to be shorter: the kernel
+    does not keep such destinations (net/ipv4/route.c, __mkroute_output), so it finds none to invalidate
     (update_or_create_fnhe). With ``lo`` it does.
     """
     gained, lost, vips = frozenset((*change.add_addresses, *change.add_routes)), change.lost, present.vips
@@ -58,7 +58,8 @@ def with_sources(change: InterfacePlan, present: Present, sources: Sources | Non
 
 
 def _doubled(present: Present, leaving: Collection[str]) -> list[LocalRoute]:
-    """Routes without a source, which can be deleted as the first there is only, with all others to the same."""
+    """Returns routes that must be deleted together: a route without a source can only be deleted as the first one to its destination,
+    so all others to the same destination are deleted, too."""
     without = present.over_lo.get("", frozenset()).difference(leaving)
     return (
         [LocalRoute(one, source) for source, to in present.over_lo.items() for one in to & without] if without else []
@@ -66,7 +67,7 @@ def _doubled(present: Present, leaving: Collection[str]) -> list[LocalRoute]:
 
 
 def _resourced(change: InterfacePlan, present: Present, source: str) -> Iterable[LocalRoute]:
-    """The IPv6 routes that are not there with this source yet."""
+    """Returns the IPv6 routes that do not have this source yet."""
     known = present.routes.difference(*present.over_lo.values())
     routes = {route for route in (*known, *change.add_routes) if ":" in route}
     routes.difference_update(change.remove_routes, change.redundant_routes)
@@ -78,7 +79,7 @@ def _resourced(change: InterfacePlan, present: Present, source: str) -> Iterable
 
 
 def _ordered(routes: Iterable[LocalRoute]) -> tuple[LocalRoute, ...]:
-    """By destination; of the same those with a source first, as one without is deleted as the first there is."""
+    """Sorts by destination; routes to the same one with a source first, because one without is deleted as the first that exists."""
     known: dict[str, list[str]] = {}
     for destination, source in routes:
         known.setdefault(destination, []).append(source)

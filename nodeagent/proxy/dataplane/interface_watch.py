@@ -1,6 +1,6 @@
-"""Follows what others do to the service interface, so that it is repaired at once.
+"""Watches the changes of other programs to the service interface, so that it is repaired at once.
 
-A tool that undoes every repair gets the next one later and later: neither of the two may keep the node busy.
+A tool that undoes every repair gets the next one later and later: the two must not keep the node busy.
 """
 
 import asyncio
@@ -30,33 +30,35 @@ _QUIET_SECONDS = 0.02
 _LONGEST_QUIET_SECONDS = 0.2
 _PAUSE = Backoff(first_seconds=0.1, longest_seconds=10.0)
 _SHORT_PAUSE = Backoff(first_seconds=0.1, longest_seconds=0.5)
-"""Where nobody undid anything: what the node has is followed at once, and twice a second while it does not come to rest."""
+"""If no repair was undone: changes of the node's own addresses are followed at once, and twice a second while they do not stop."""
 _CALM_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
 _IPV6_LOOK_SECONDS = 0.5
-"""Between looks whether IPv6 is on: the kernel does not tell that it is, nor always which routes went with it (fib6_clean_all_skip_notify)."""
+"""Between checks whether IPv6 is on: the kernel does not report that, and not every route that disappears with it
+(fib6_clean_all_skip_notify)."""
 
 
 class Watched(Protocol):
-    """The service interface."""
+    """The part of the service interface that is watched."""
 
     @property
     def name(self) -> str: ...
 
     async def differs(self, notifications: InterfaceNotifications) -> Drift | None:
-        """How it differs from what was programmed, given what the kernel reported; looks itself when that is not clear."""
+        """Returns how the interface differs from what was programmed, given what the kernel reported; reads the interface if that is not
+        clear."""
         ...
 
     async def ipv6_differs(self) -> Drift | None:
-        """The same of IPv6, without a report of the kernel."""
+        """Like `differs` for IPv6, without a report of the kernel."""
         ...
 
 
 class RepairPace:
-    """How long to wait before the next repair: not at all, unless the one before was undone soon after.
+    """Decides how long to wait before the next repair: not at all, unless the last one was undone soon after.
 
-    The n-th in a row comes 0.1 s · 2ⁿ⁻¹ after the one before, 10 s (or what `pauses` says) at most. A row ends when nothing was
-    changed for 5 s more than twice the pause.
+    The n-th repair in a row comes 0.1 s · 2ⁿ⁻¹ after the one before, at most 10 s (or the maximum of `pauses`). A row ends when nothing
+    was changed for 5 s more than twice the pause.
     """
 
     def __init__(self, pauses: Backoff = _PAUSE) -> None:
@@ -65,11 +67,11 @@ class RepairPace:
         self.in_a_row = 0
 
     def pause(self, now: float) -> float:
-        """Seconds from now until the next repair may begin."""
+        """Returns the seconds from now until the next repair may begin."""
         return 0.0 if self._last is None else max(0.0, self._last + self._distance - now)
 
     def repaired(self, now: float) -> None:
-        """A repair begins."""
+        """Notes that a repair begins."""
         calm = self._last is None or now - self._last > 2 * self._distance + _CALM_SECONDS
         self.in_a_row = 0 if calm else self.in_a_row + 1
         self._last = now
@@ -90,7 +92,7 @@ class InterfaceWatch:
         self._news = asyncio.Event()
 
     async def run(self) -> None:
-        """Until cancelled. Raises OSError when the kernel cannot be listened to."""
+        """Watches until cancelled. Raises OSError if the kernel's notifications cannot be received."""
         loop = asyncio.get_running_loop()
         with following(_GROUPS, self._take, self._lost):
             self._notifications = InterfaceNotifications(self._interface.name, _index_of(self._interface.name))
@@ -107,11 +109,11 @@ class InterfaceWatch:
                     self._lost()
                     continue
                 pace.repaired(loop.time())
-                self._tell(drift)
+                self._log_repair(drift)
                 self._changed()
 
     async def _drift(self) -> Drift | None:
-        """Waits for news, or until it is time to look without any, and looks."""
+        """Waits for notifications, or until it is time to look without any; returns how the interface differs."""
         try:
             async with asyncio.timeout(_IPV6_LOOK_SECONDS):
                 await self._news.wait()
@@ -120,13 +122,13 @@ class InterfaceWatch:
         await self._quiet()
         return await self._interface.differs(self._notifications.take())
 
-    def _tell(self, drift: Drift) -> None:
+    def _log_repair(self, drift: Drift) -> None:
         again = self._paces[drift].in_a_row
         row = f", {again + 1} times in a row" if again else ""
         logger.warning("interface %s %s%s: repairing", self._interface.name, drift.value, row)
 
     async def _quiet(self) -> None:
-        """Until the kernel has reported nothing for a moment."""
+        """Waits until the kernel has reported nothing for a moment."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + _LONGEST_QUIET_SECONDS
         while self._news.is_set() and loop.time() < latest:

@@ -1,8 +1,8 @@
-"""What has an address around this node: its interfaces, the gateways of its routes, and whatever else is named.
+"""Collects the addresses in use around this node: its interfaces, the gateways of its routes, and others by name.
 
 Not counted are addresses that are not used to reach or leave the node and may be ClusterIPs: those of dummies
-(``nodeagent0``, ``kube-ipvs0``, the interface of a DNS cache), of scope host (``nodeagent0`` where it is a bridge), and
-deprecated ones of 128 bits (the same in IPv6). An address of a network that is deprecated counts: its time runs out, but it is
+(``nodeagent0``, ``kube-ipvs0``, the interface of a DNS cache), of scope host (``nodeagent0`` if it is a bridge), and
+deprecated ones of 128 bits (the same in IPv6). A deprecated address of a network counts: its lifetime ends, but it is
 reached until then.
 """
 
@@ -39,12 +39,15 @@ class OutboundEndpoint(Struct, frozen=True):
 
 
 class Surroundings:
-    """What service ranges must keep clear of, and what external addresses may not take, as it is now.
+    """The present addresses that service ranges must not overlap, and those that external addresses must not capture.
 
-    changed: called on the event loop when one of them is another. others: more of what is in use, addresses and names
-    alike, each with what has it. ways: how the API server is reached. names: where this node answers names. resolvers:
-    whom it asks for them, as it is now; they matter where a way is a name. A name that cannot be resolved for a moment stands
-    for what it stood for before. resolve: the addresses of a name; none when it has none.
+    changed: called on the event loop when one of them changes.
+    others: further addresses or names in use, each with its holder.
+    ways: how the API server is reached.
+    names: where this node answers DNS queries.
+    resolvers: the present name servers of the node; they matter if a way is a name. A name that cannot be resolved for a moment
+    keeps its previous addresses.
+    resolve: returns the addresses of a name; empty if it has none.
     """
 
     def __init__(
@@ -77,29 +80,29 @@ class Surroundings:
 
     @property
     def in_use(self) -> frozenset[InUse]:
-        """As read last; empty before."""
+        """As last read; empty before the first time."""
         return self._in_use
 
     @property
     def protected(self) -> Protected:
-        """As read last; empty before."""
+        """As last read; empty before the first time."""
         return self._protected
 
     def look_again(self) -> None:
-        """Read soon, for something may have changed; returns at once."""
+        """Requests a read soon, because something may have changed; returns at once."""
         self._look.set()
 
     async def read(self) -> None:
-        """Read once. What cannot be read leaves what was known, and names are waited for a few seconds only."""
+        """Reads once. What cannot be read keeps its previous value; waits for names a few seconds only."""
         try:
             async with asyncio.timeout(self._name_patience_seconds):
                 await self._resolve()
         except TimeoutError:
-            logger.warning("no answer yet to what these names stand for: %s", ", ".join(self._names()))
+            logger.warning("these names have not been resolved yet: %s", ", ".join(self._names()))
         await self._read()
 
     async def run(self) -> None:
-        """Read again and again, until cancelled."""
+        """Reads repeatedly, until cancelled."""
         while True:
             self._look.clear()
             await self._resolve()
@@ -142,14 +145,14 @@ class Surroundings:
 
 
 class Here(Struct, frozen=True):
-    """What has an address in a network namespace."""
+    """The addresses in use in a network namespace."""
 
     addresses: frozenset[InUse]
     gateways: frozenset[InUse]
 
 
 def read_here(excluding: str) -> Here:
-    """Addresses and gateways in this network namespace; `excluding` names an interface that does not count.
+    """Reads addresses and gateways in this network namespace; `excluding` names an interface that does not count.
 
     Needs no privilege. Raises OSError.
     """
@@ -158,7 +161,7 @@ def read_here(excluding: str) -> Here:
 
 
 def in_use_here(excluding: str) -> frozenset[InUse]:
-    """All of `read_here`. Raises OSError."""
+    """Returns all addresses of `read_here`. Raises OSError."""
     here = read_here(excluding)
     return here.addresses | here.gateways
 
@@ -186,7 +189,7 @@ def _gateways(netlink: NetlinkSocket) -> Iterator[InUse]:
 
 
 async def resolve_here(name: str) -> frozenset[str]:
-    """The addresses of a name, as connections ask for them; none when that fails."""
+    """Returns the addresses of a name, resolved as for connections; empty if that fails."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, ValueError):  # ValueError: a name that no host can have

@@ -35,7 +35,7 @@ class AddressListener(Protocol):
 
 
 class AddressesAlone:
-    """An AddressListener for those who need no more than the addresses: calls each with all of them, in this order."""
+    """An AddressListener for functions that need only the addresses: calls each with all of them, in this order."""
 
     def __init__(self, *listeners: Callable[[frozenset[str]], None]) -> None:
         self._listeners = listeners
@@ -48,11 +48,11 @@ class AddressesAlone:
 
 
 class NodeAddresses:
-    """Tells a listener about the node's addresses, loopback and link-local ones included.
+    """Reports the node's addresses to a listener, loopback and link-local ones included.
 
     excluding: interfaces that do not count, above all our own with the ClusterIPs.
-    quiet_seconds: changes are reported together once none came for so long, but after ten times that in any case.
-    retry_seconds: until addresses that could not be read are read again.
+    quiet_seconds: changes are reported together when there were none for so long, but after ten times that in any case.
+    retry_seconds: the pause before addresses that could not be read are read again.
     """
 
     def __init__(
@@ -69,19 +69,19 @@ class NodeAddresses:
         self._retry_seconds = retry_seconds
 
     async def read(self) -> frozenset[LocalAddress]:
-        """The addresses right now. Raises OSError when the kernel cannot be asked."""
+        """Returns the present addresses. Raises OSError if the kernel does not answer."""
         return await in_thread(self._read)
 
     async def report(self) -> None:
-        """Tell the listener once. Raises OSError as `read` does."""
+        """Calls the listener once. Raises OSError as `read` does."""
         self._listener.node_addresses_changed(await self.read())
 
     async def run(self) -> None:
-        """Reports the addresses at once and then each change, until cancelled. Raises OSError when the kernel cannot be
-        listened to.
+        """Reports the addresses at once and then each change, until cancelled. Raises OSError if the kernel's notifications cannot be
+        received.
 
-        While none can be read, because so many come and go (our own ClusterIPs, thousands at the start, count here) or
-        the kernel does not answer, the last addresses stay in effect, and reading is retried after a pause.
+        If the addresses cannot be read, because so many change (our own ClusterIPs, thousands at the start, count here) or
+        the kernel does not answer, the last ones stay in effect, and reading is retried after a pause.
         """
         changed = asyncio.Event()
         groups = Group.IPV4_ADDRESSES | Group.IPV6_ADDRESSES

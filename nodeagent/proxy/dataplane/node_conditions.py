@@ -1,6 +1,6 @@
-"""Looks at the node now and then while the agent runs: its sysctls, its connection table and its reverse path filter.
+"""Looks at the node periodically while the agent runs: its sysctls, its connection table and its reverse path filter.
 
-What takes longer has a file of its own, and is only looked at by `run`.
+Checks that take longer have files of their own, and only `run` does them.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from nodeagent.proxy.dataplane.reverse_path import ReversePathFilter
 from nodeagent.proxy.dataplane.source_port_watch import SourcePortWatch
 
 LOOK_SECONDS = 5.0
-"""What a look costs: docs/metrics.md."""
+"""docs/metrics.md states what a look costs."""
 
 
 class NodeConditions:
-    """report: takes all problems of the node at each look. read: reads the connection table."""
+    """Checks the node. report: receives all problems of the node at each look. read: reads the connection table."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class NodeConditions:
         self.last = NodeReport()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Looks until cancelled."""
         while True:
             await self._source_ports.look()
             await self._hook_order.look()
@@ -47,7 +47,7 @@ class NodeConditions:
             await asyncio.sleep(LOOK_SECONDS)
 
     def look(self) -> None:
-        """Once."""
+        """Looks once and reports all problems."""
         before, table = self.last.connection_table, self._read()
         of_table = () if table is None else table_problems(table, before)
         of_filter = self._reverse_path.problems()

@@ -35,7 +35,7 @@ class NodeDataplane:
         self.interface = ServiceInterface(interface_name) if interface_name is not None else None
 
     async def look_after(self, interface_changed: Callable[[], None]) -> None:
-        """Do what is done beside the passes, until cancelled. interface_changed: called when somebody else changed the
+        """Runs the tasks beside the passes, until cancelled. interface_changed: called when another process changed the
         service interface."""
         async with asyncio.TaskGroup() as tasks:
             for table in self.tables:
@@ -45,13 +45,13 @@ class NodeDataplane:
                 tasks.create_task(watch.run(), name="interface watch")
 
     async def purge(self) -> None:
-        """Forget all clients of endpoints that are gone, once."""
+        """Deletes the learned affinity of all endpoints that left, once."""
         for table in self.tables:
             await table.purge()
 
     async def with_counts_settled(self, passes: Awaitable[object]) -> None:
-        """Await all passes of an agent. However they end, the kernel has counted all connections then, where the next agent finds
-        them, as far as it lets us."""
+        """Awaits all passes of an agent. When they end, also by an error, writes all counts into the kernel if possible, where the
+        next agent finds them."""
         try:
             await passes
         finally:

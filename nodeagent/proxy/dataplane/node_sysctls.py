@@ -1,4 +1,4 @@
-"""Sets what this node needs of the kernel, and says what differs."""
+"""Sets the sysctls that this node needs, and reports those that differ."""
 
 import logging
 import os
@@ -32,15 +32,15 @@ class NodeSysctls:
         self._required: dict[Sysctl, None] = {}
 
     def forward(self, families: Collection[Family]) -> None:
-        """Packets to endpoints are forwarded."""
+        """Enables the forwarding of packets to endpoints."""
         self._set(required_sysctls(families))
 
     def tune_conntrack(self) -> None:
-        """Wanted only once the tables are there: they bring in nf_conntrack on a machine that has just booted."""
+        """Sets the conntrack sysctls. Call it when the tables exist: they load nf_conntrack on a machine that has just booted."""
         self._set(required_sysctls((), conntrack=self._conntrack, cores=os.cpu_count() or 1))
 
     def problems(self) -> tuple[Problem, ...]:
-        """What is not as this node needs it now: it could not be set, or somebody has changed it since."""
+        """Returns a problem for each sysctl that differs now: it could not be set, or another program has changed it since."""
         now = ((one, still_missed(one, self._missed.get(one))) for one in {**self._required, **self._missed})
         self._missed = {one: problem for one, problem in now if problem is not None}
         return tuple(self._missed.values())

@@ -1,4 +1,4 @@
-"""The reverse path filter of this network namespace: where it is strict, what it drops, and what that means."""
+"""The reverse path filter of this network namespace: where it is strict, what it drops, and what follows from that."""
 
 import socket
 import time
@@ -11,35 +11,36 @@ SUBJECT = "reverse path filter"
 STRICT = 1
 DROPS = "IPReversePathFilter"
 RECENT_SECONDS = 60.0
-"""So long after a drop the filter is a problem: clients repeat what was lost in growing intervals."""
+"""So long after a drop the filter is reported: clients repeat what was lost in growing intervals."""
 _SETTINGS = Path("proc/sys/net")
 _STATISTICS = Path("proc/thread-self/net/netstat")
 _NAMED = 3
 
 
 def mode_of(interface: str, setting: Callable[[str], int | None]) -> int:
-    """The greater of the interface's value and that of `all` (ip-sysctl). setting: by path below net; None: it is not there."""
+    """Returns the greater of the interface's value and that of `all` (ip-sysctl). setting: reads the value at a path below net; None: it
+    does not exist."""
     return max(setting(f"ipv4/conf/{name}/rp_filter") or 0 for name in ("all", interface))
 
 
 def strict_interfaces(names: Iterable[str], setting: Callable[[str], int | None]) -> tuple[str, ...]:
-    """Those on which the filter drops what is not on the way back to its source."""
+    """Returns the interfaces on which the filter drops packets that did not come by the route back to their source."""
     return tuple(name for name in names if name != "lo" and mode_of(name, setting) == STRICT)
 
 
 def says(strict: tuple[str, ...], dropped: str) -> str:
-    """What the filter has done. dropped: how many packets, in words."""
+    """Returns what the filter has done, as a text for users. dropped: how many packets, in words."""
     names = ", ".join(strict[:_NAMED])
     return f"the reverse path filter {dropped}: they came in by an interface ({names}) that is not on the way back to their source"
 
 
 def cure(strict: tuple[str, ...]) -> str:
-    """What to do about it."""
+    """Returns what the user can do about it."""
     return f"sysctl -w net.ipv4.conf.all.rp_filter=2, or correct the routes (nodeagent trace … --from {strict[0]})"
 
 
 def read_drops(root: Path = Path("/")) -> int | None:
-    """How many packets it has dropped since the namespace was made; None where this process may not look."""
+    """Returns how many packets the filter has dropped since the namespace was made; None if this process may not read that."""
     try:
         lines = (root / _STATISTICS).read_text().splitlines()
         heads, values = (line.split() for line in lines if line.startswith("TcpExt:"))
@@ -49,12 +50,12 @@ def read_drops(root: Path = Path("/")) -> int | None:
 
 
 def interfaces_here() -> tuple[str, ...]:
-    """The names of all interfaces of this namespace. Raises OSError."""
+    """Returns the names of all interfaces of this namespace. Raises OSError."""
     return tuple(name for _, name in socket.if_nameindex())
 
 
 class ReversePathFilter:
-    """Looks at the counter, and at the interfaces only while it rises. clock: in seconds."""
+    """Reads the counter, and the interfaces only while the counter rises. clock: in seconds."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class ReversePathFilter:
         self.dropped: int | None = None
 
     def problems(self) -> tuple[Problem, ...]:
-        """One while it drops packets and is strict somewhere. What it dropped before the first look does not count."""
+        """Returns one problem while the filter drops packets and is strict somewhere. Drops before the first look do not count."""
         before, self.dropped = self.dropped, read_drops(self._root)
         now = self._clock()
         if before is not None and self.dropped is not None and self.dropped > before:

@@ -1,7 +1,7 @@
-"""Which other processes read what netfilter has, at this very moment.
+"""Finds out which other processes read netfilter's objects at this moment.
 
-The kernel tells of each netlink socket whether a dump goes on there (af_netlink.c, netlink_native_seq_show). It does not tell of
-what: a dump of tracked connections looks the same.
+The kernel shows for each netlink socket whether a dump is in progress (af_netlink.c, netlink_native_seq_show). It does not show
+of what: a dump of tracked connections looks the same.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _OWN = Path("/proc/self/fd")
 
 
 def netfilter_sockets() -> Mapping[str, bool]:
-    """Those of other processes, by inode: whether a dump goes on there. Empty where nothing can be known."""
+    """Returns the sockets of other processes, by inode, with whether a dump is in progress. Empty if that cannot be known."""
     try:
         header, *lines = _SOCKETS.read_text().splitlines()
     except (OSError, ValueError):

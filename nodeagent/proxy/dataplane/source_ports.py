@@ -1,4 +1,4 @@
-"""How many source ports an address of the node has left towards an endpoint, for connections that are masqueraded."""
+"""Counts how many source ports an address of the node has left towards an endpoint, for connections that are masqueraded."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -12,14 +12,15 @@ from nodeagent.wire.netlink.socket import DumpInterruptedError, NetlinkSocket
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 
 PORTS = 64512
-"""From 1024 to 65535: of these a connection gets one whose own is taken (nf_nat_l4proto_unique_tuple). ip_local_port_range does not count."""
+"""From 1024 to 65535: a connection whose own port is taken gets one of these (nf_nat_l4proto_unique_tuple). ip_local_port_range does
+not count."""
 _COUNT = Path("/proc/sys/net/netfilter/nf_conntrack_count")
 SCARCE = 0.9
-"""The kernel tries some 240 ports, in rows that begin anywhere: where more than this part is taken it often finds none."""
+"""The kernel tries some 240 ports, in rows with random beginnings: if more than this part is taken it often finds none."""
 
 
-class Crowd(Struct, frozen=True):
-    """Connections of one protocol that one address of the node stands for towards one endpoint."""
+class PortShortage(Struct, frozen=True):
+    """Connections of one protocol to one endpoint that have one address of the node as their masqueraded source."""
 
     protocol: Protocol
     source: str
@@ -37,7 +38,7 @@ class Crowd(Struct, frozen=True):
 
     @property
     def follows(self) -> str:
-        """What becomes of new connections."""
+        """What happens to new connections."""
         return (
             "new connections that are masqueraded to it are dropped"
             if self.full
@@ -45,8 +46,8 @@ class Crowd(Struct, frozen=True):
         )
 
 
-def is_crowded(count: int) -> bool:
-    """Whether so many connections leave too few ports."""
+def is_scarce(count: int) -> bool:
+    """Returns whether so many connections leave too few ports."""
     return count >= SCARCE * PORTS
 
 
@@ -54,23 +55,25 @@ CURE = (
     "see who opens so many: conntrack -L -r {}; give the Service more endpoints, or leave clients their source: "
     "externalTrafficPolicy: Local"
 )
-"""What to do about one; with the address of its endpoint."""
+"""What to do about a shortage; to be formatted with the address of its endpoint."""
 
 
-def table_is_crowded() -> bool:
-    """Whether the whole table has as many entries: without them no ports run out. Reads one small file."""
+def ports_may_be_scarce() -> bool:
+    """Returns whether the whole table has so many entries: with fewer, no ports run out. Reads one small file."""
     try:
-        return is_crowded(int(_COUNT.read_text()))
+        return is_scarce(int(_COUNT.read_text()))
     except (OSError, ValueError):
         return False
 
 
-def read_crowds(family: Family, protocol: Protocol, *, stop: Callable[[], bool] = lambda: False) -> tuple[Crowd, ...]:
-    """Where source ports run out, the worst first. The table is looked through only where it has so many entries.
+def read_port_shortages(
+    family: Family, protocol: Protocol, *, stop: Callable[[], bool] = lambda: False
+) -> tuple[PortShortage, ...]:
+    """Returns where source ports run out, the worst first. Reads the table only if it has so many entries.
 
-    stop: asked now and then; True ends the walk, with what was seen so far. Raises OSError.
+    stop: called periodically; True ends the walk, with what was seen so far. Raises OSError.
     """
-    if protocol not in (Protocol.TCP, Protocol.UDP) or not table_is_crowded():
+    if protocol not in (Protocol.TCP, Protocol.UDP) or not ports_may_be_scarce():
         return ()
     counted: Counter[tuple[bytes, bytes, int]] = Counter()
     with NetlinkSocket(NETLINK_NETFILTER) as netlink:
@@ -84,7 +87,7 @@ def read_crowds(family: Family, protocol: Protocol, *, stop: Callable[[], bool] 
         except DumpInterruptedError:
             pass
     return tuple(
-        Crowd(protocol, unpack_address(source), (unpack_address(address), port), count)
+        PortShortage(protocol, unpack_address(source), (unpack_address(address), port), count)
         for (source, address, port), count in counted.most_common()
-        if is_crowded(count)
+        if is_scarce(count)
     )

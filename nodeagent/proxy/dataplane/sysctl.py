@@ -1,10 +1,10 @@
 """Kernel settings that balancing needs: which they are (pure), and a best-effort, never fatal way to set them.
 
-What is left alone, and why. ``route_localnet``: node ports are not served on 127.0.0.0/8. ``rp_filter``: replies keep
+What is left unchanged, and why. ``route_localnet``: node ports are not served on 127.0.0.0/8. ``rp_filter``: replies keep
 the endpoint's address until after routing (the source is translated back in the input and postrouting hooks), so the
 reverse path is the real one. ``arp_ignore``, ``arp_announce``: see interface.py. ``bridge-nf-call-iptables``: needed
 by bridge networks whose pods answer each other directly, but it changes what every bridge of the node does; that is
-for the program that sets up the pod network.
+a matter of the program that sets up the pod network.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -47,17 +47,17 @@ class Sysctl(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As sysctl(8) spells it; the path for what is not below /proc/sys."""
+        """The name as sysctl(8) spells it; the path for a file that is not below /proc/sys."""
         prefix = "proc/sys/"
         return self.path.removeprefix(prefix).replace("/", ".") if self.path.startswith(prefix) else f"/{self.path}"
 
     def met_by(self, found: int) -> bool:
-        """Whether `found` needs no change."""
+        """Returns whether `found` needs no change."""
         return found >= self.value if self.raise_only else found == self.value
 
 
 class SysctlOutcome(Enum):
-    """What became of a setting."""
+    """The result for a setting."""
 
     UNCHANGED = "unchanged"
     WRITTEN = "written"
@@ -65,7 +65,7 @@ class SysctlOutcome(Enum):
 
 
 class SysctlResult(NamedTuple):
-    """`found`: what was there before, None when unreadable. `problem`: only of a failure."""
+    """`found`: the previous value, None if unreadable. `problem`: only of a failure."""
 
     sysctl: Sysctl
     outcome: SysctlOutcome
@@ -76,7 +76,7 @@ class SysctlResult(NamedTuple):
 def required_sysctls(
     families: Collection[Family], *, conntrack: ConntrackOptions | None = None, cores: int = 1
 ) -> tuple[Sysctl, ...]:
-    """What this node needs, in the order to set it. `conntrack` None: nothing of connection tracking is touched."""
+    """Returns what this node needs, in the order to set it. `conntrack` None: nothing of connection tracking is touched."""
     required = []
     if Family.IPV4 in families:
         required.append(Sysctl("proc/sys/net/ipv4/ip_forward", 1, "packets to endpoints are forwarded"))
@@ -88,14 +88,14 @@ def required_sysctls(
 
 
 def conntrack_max(options: ConntrackOptions, cores: int) -> int | None:
-    """Entries the connection table shall hold; None: leave it. The formula is kube-proxy's (cmd/kube-proxy/app)."""
+    """Returns how many entries the connection table shall hold; None: leave it. The formula is kube-proxy's (cmd/kube-proxy/app)."""
     if options.max_per_core <= 0:
         return None
     return min(_CONNTRACK_LIMIT, max(options.min, options.max_per_core * cores))
 
 
 def _conntrack_sysctls(options: ConntrackOptions, cores: int) -> Iterator[Sysctl]:
-    """Unlike kube-proxy, a table that is larger already is not made smaller."""
+    """Yields the sysctls of connection tracking. Unlike with kube-proxy, a table that is already larger is not made smaller."""
     if (entries := conntrack_max(options, cores)) is not None:
         why = "a full table drops new connections"
         yield Sysctl(f"{_CONNTRACK}max", entries, why, raise_only=True)
@@ -117,7 +117,7 @@ def _conntrack_sysctls(options: ConntrackOptions, cores: int) -> Iterator[Sysctl
 
 
 def check_sysctls(required: Iterable[Sysctl], *, root: Path = Path("/")) -> list[SysctlResult]:
-    """What differs, as failures; nothing is written."""
+    """Returns a failure for each setting that differs; writes nothing."""
     return [
         _failed(sysctl, found, f"it is {found}; {_advice(sysctl)}")
         for sysctl in required
@@ -126,7 +126,7 @@ def check_sysctls(required: Iterable[Sysctl], *, root: Path = Path("/")) -> list
 
 
 def still_missed(sysctl: Sysctl, before: Problem | None, *, root: Path = Path("/")) -> Problem | None:
-    """What is wrong with this setting now. before: what was; it says more, and also why the setting cannot be read."""
+    """Returns the present problem of a setting. before: its previous one, which says more, and is kept if the setting cannot be read."""
     found = _read(sysctl, root)
     if found is None or (before is not None and not sysctl.met_by(found)):
         return before
@@ -134,9 +134,9 @@ def still_missed(sysctl: Sysctl, before: Problem | None, *, root: Path = Path("/
 
 
 def apply_sysctls(required: Iterable[Sysctl], *, root: Path = Path("/")) -> list[SysctlResult]:
-    """Writes what differs; one result per setting, those of `accept_ra` that IPv6 forwarding made necessary included.
+    """Writes what differs; returns one result for each setting, and for each `accept_ra` that IPv6 forwarding required.
 
-    Blocks for a few milliseconds at most when nothing differs; writing forwarding waits for the kernel's rtnl lock.
+    Blocks for a few milliseconds at most if nothing differs; writing forwarding waits for the kernel's rtnl lock.
     """
     results: list[SysctlResult] = []
     for sysctl in required:
@@ -148,10 +148,10 @@ def apply_sysctls(required: Iterable[Sysctl], *, root: Path = Path("/")) -> list
 
 
 def _forward_ipv6(forwarding: Sysctl, root: Path) -> list[SysctlResult]:
-    """Turning forwarding on makes the kernel ignore router advertisements and delete the default routes learned
+    """Turns IPv6 forwarding on. The kernel then ignores router advertisements and deletes the default routes learned
     from them (net/ipv6/addrconf.c, addrconf_forward_change; route.c, rt6_purge_dflt_routers), unless accept_ra is 2.
 
-    An interface that may depend on them is set to 2 first: a hardware one, and one that has learned routes. Others,
+    So interfaces that may depend on them are set to 2 first: hardware ones, and those that have learned routes. Others,
     above all the node's ends of pods' veth pairs, are not: a pod could make itself the node's router.
     """
     if _read(forwarding, root) == forwarding.value:
@@ -174,7 +174,7 @@ def _accepts_advertisements(name: str, root: Path) -> bool:
 
 
 def _interfaces_with_learned_routes(root: Path) -> set[str]:
-    """From /proc/net/ipv6_route: ten columns, the last two the flags in hexadecimal and the interface."""
+    """Returns interfaces from /proc/net/ipv6_route: ten columns, the last two the flags in hexadecimal and the interface."""
     try:
         lines = (root / "proc/thread-self/net/ipv6_route").read_text().splitlines()
     except OSError:
@@ -200,7 +200,7 @@ def _apply(sysctl: Sysctl, root: Path) -> SysctlResult:
         found = int(path.read_text())
     except FileNotFoundError:
         if sysctl.path == _HASH_SIZE:
-            # A kernel with conntrack built in, or a sandbox, does not show it. That costs speed at most.
+            # A kernel with conntrack built in, or a sandbox, does not have this file. That costs speed at most.
             return SysctlResult(sysctl, SysctlOutcome.UNCHANGED, None)
         return _failed(sysctl, None, f"/{sysctl.path} is missing: {_missing_part(sysctl)}")
     except (OSError, ValueError) as error:

@@ -1,14 +1,14 @@
-"""The pause after work that takes long, so that it costs a bounded part of a core."""
+"""The pause after long work, so that it costs a bounded part of a core."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 REST = 100
-"""The pause is so many times as long as the work took, so that it costs 1 % of a core at most."""
+"""The pause is so many times as long as the work, so that it costs at most 1 % of a core."""
 
 
 class WalkRest:
-    """clock: in seconds."""
+    """Measures work and the pause after it. clock: in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -21,7 +21,7 @@ class WalkRest:
 
     @contextmanager
     def after(self) -> Iterator[None]:
-        """Around the work."""
+        """Measures the work done inside; the pause begins at its end."""
         begun = self._clock()
         try:
             yield

@@ -1,4 +1,4 @@
-"""Blocking work beside the event loop."""
+"""Runs blocking work in a thread beside the event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,8 +10,8 @@ T = TypeVar("T")
 async def in_thread(work: Callable[[], T], *, hurry: Callable[[], None] | None = None) -> T:
     """Runs `work` in a worker thread. A cancelled caller gets its CancelledError only after `work` has ended.
 
-    So no write to the kernel goes on behind the back of a task that is gone. `hurry` is called on cancellation and
-    may tell long work to stop early.
+    So no write to the kernel continues after the task that wanted it has ended. `hurry` is called on cancellation and
+    may make long work stop early.
     """
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:
@@ -20,5 +20,5 @@ async def in_thread(work: Callable[[], T], *, hurry: Callable[[], None] | None =
         if hurry is not None:
             hurry()
         await asyncio.wait({running})
-        running.exception()  # looked at, so that asyncio does not report it as lost
+        running.exception()  # read, so that asyncio does not report it as lost
         raise

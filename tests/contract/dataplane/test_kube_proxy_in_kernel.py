@@ -15,7 +15,7 @@ from nodeagent.proxy.dataplane.kube_proxy.ipset import Sets
 from nodeagent.proxy.dataplane.kube_proxy.iptables_legacy import InstalledTools, LegacyTables, legacy_tables
 from nodeagent.proxy.dataplane.kube_proxy.iptables_nft import NftTables
 from nodeagent.proxy.dataplane.kube_proxy.ipvs import VirtualServers
-from nodeagent.proxy.dataplane.kube_proxy.leftovers import HidingPlace, LeftoverError
+from nodeagent.proxy.dataplane.kube_proxy.leftovers import CleanupTarget, LeftoverError
 from nodeagent.proxy.dataplane.kube_proxy.own_tables import OwnTable
 from nodeagent.wire.netlink.framing import Request, attribute, nested, string
 from nodeagent.wire.netlink.socket import NetlinkSocket
@@ -65,7 +65,7 @@ class Namespace(Protocol):
 
 
 @contextmanager
-def place_of(kind: str, family: Family) -> Iterator[HidingPlace]:
+def place_of(kind: str, family: Family) -> Iterator[CleanupTarget]:
     with closing(Ruleset()) as socket:
         yield LegacyTables(TOOLS, family) if kind == "legacy" else NftTables(socket, family)
 

@@ -9,7 +9,7 @@ from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import ServiceState
 from nodeagent.model.protected import Protected
 from nodeagent.proxy.dataplane.driver.belief import Ownership
-from nodeagent.proxy.dataplane.driver.release import release_ways
+from nodeagent.proxy.dataplane.driver.release import release_captures
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.errors import NotPermitted
 from nodeagent.proxy.dataplane.image.image import frontend_key, node_port_key
@@ -47,7 +47,7 @@ def release(kernel: Any, *ways: tuple[str, int], own: tuple[str, ...] = ()) -> N
     def work() -> None:
         socket = Ruleset()
         try:
-            release_ways(socket, Protected(frozenset(ways), frozenset(own)))
+            release_captures(socket, Protected(frozenset(ways), frozenset(own)))
         finally:
             socket.close()
 

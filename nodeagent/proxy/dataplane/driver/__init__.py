@@ -1,4 +1,4 @@
-"""What brings the table into the kernel: what is believed of it, the least transactions that make it right, their commit.
+"""Brings the table into the kernel: what is believed of it, the smallest transactions that correct it, their commit.
 
 Reading order: belief.py, commit_plan.py, transaction.py, ruleset.py, driver.py.
 """

@@ -1,7 +1,7 @@
-"""Forgets clients of endpoints that left, beside the passes: a batch at a time, until none is left.
+"""Deletes the learned affinity of endpoints that left, concurrently with the passes, in batches until none is left.
 
-A client stays bound to an endpoint that is gone until its entry is deleted, and the kernel refuses a whole batch when
-one of its entries has just expired. So batches are small, and what is gone already is taken out of them.
+A client stays bound to a deleted endpoint until its entry is deleted, and the kernel refuses a whole batch if one of its
+entries has just expired. So batches are small, and expired entries are taken out of a refused batch.
 """
 
 import asyncio
@@ -28,25 +28,25 @@ from nodeagent.proxy.dataplane.worker_thread import in_thread
 logger = logging.getLogger(__name__)
 
 FIRST_ENOUGH = 4000
-"""So many stale entries end the first look, twice as many the second, and so on: the time that a dump takes grows with
-the square of its elements, and those that are found must not wait for the rest."""
+"""The first look stops at so many stale entries, the second at twice as many, and so on: the time of a dump grows with
+the square of its elements, and entries that are found must not wait for the rest."""
 PAUSE_SECONDS = 0.05
 BATCH_ENTRIES = 500
-"""In one transaction: it keeps others from the ruleset, and a pass of ours, for a few milliseconds."""
+"""Per transaction: a commit keeps other programs, and a pass of ours, from the ruleset for a few milliseconds."""
 RETRY = Backoff(first_seconds=0.1, longest_seconds=10.0)
 
 
 class PurgeListener(Protocol):
-    """Hears when all that was stale has been forgotten; must not raise or block."""
+    """Is notified when all stale entries have been deleted; must not raise or block."""
 
     def affinity_purged(self, report: PurgeReport) -> None: ...
 
 
 class AffinityPurge:
-    """Of one family. writer: the socket that owns the table. Entries are read over another one, so that a pass need
-    not wait for that.
+    """Purges the learned affinity of one family.
 
-    known: the generation up to which the ruleset is known, or None where nobody else can change the table.
+    writer: the socket that owns the table. Entries are read over another socket, so that a pass need not wait for that.
+    known: returns the generation up to which the ruleset is known, or None if nobody else can change the table.
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class AffinityPurge:
         self._wanted = asyncio.Event()
 
     def programmed(self, valid: ValidEndpoints, *, lost: bool) -> None:
-        """The endpoints that clients may be bound to from now on; lost: some left, so that entries may be stale."""
+        """Sets the endpoints that clients may be bound to from now on; lost: some left, so that entries may be stale."""
         self._valid = valid
         if lost:
             self._wanted.set()
 
     async def run(self) -> None:
-        """Purges whenever endpoints left, until cancelled; what fails is tried again."""
+        """Purges whenever endpoints left, until cancelled; retries what fails."""
         failures = 0
         while True:
             await self._wanted.wait()
@@ -86,7 +86,7 @@ class AffinityPurge:
                 await asyncio.sleep(RETRY.seconds(failures))
 
     async def purge(self) -> bool:
-        """Whether nothing stale is left. After a failure, which is logged, it stays wanted."""
+        """Purges once; returns whether no stale entry is left. After a failure, which is logged, the purge stays due."""
         started = monotonic()
         forgotten = looks = 0
         try:
@@ -113,7 +113,7 @@ class AffinityPurge:
         return True
 
     async def _purge_once(self, enough: int) -> tuple[int, bool]:
-        """(stale entries of one look, all of which are gone then; whether the look met all that there are)."""
+        """Finds stale entries in one look and deletes them; returns (how many, whether the look saw all entries)."""
         with closing(self._open_reader()) as reader:
             stale, met_all = await in_thread(lambda: self._look(reader, enough))
         remaining = iter(stale.items())
@@ -135,11 +135,11 @@ class AffinityPurge:
                 count += len(learned)
         except FileNotFoundError:
             return {}, True
-        # Where some came twice others did not come at all.
+        # Where some entries came twice, others are missing.
         return stale, count == len(met)
 
     def _delete(self, entries: list[tuple[bytes, bytes]]) -> None:
-        """Delete what is there of these, and still stale: the endpoint may have come back meanwhile."""
+        """Deletes those of the entries that exist and are still stale: the endpoint may have come back meanwhile."""
         keys = [key for key, endpoint in entries if is_stale(key, endpoint, self._valid)]
         while keys:
             transaction = Transaction(self._family, self._specs)

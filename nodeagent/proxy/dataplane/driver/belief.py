@@ -1,4 +1,4 @@
-"""What we believe the kernel holds, made from a read-back (pure)."""
+"""What we belief_from the kernel holds, computed from a read-back (pure)."""
 
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
@@ -29,10 +29,11 @@ class Ownership(Enum):
 
 @dataclass(slots=True)
 class Contents:
-    """Everything read from a table. verdicts: verdict map → key → chain. policies: chain → its verdict's number.
+    """Everything read from a table.
 
-    sampled: sets of which only some elements were looked at, and found as believed. catch_all: a set in which somebody
-    put an element that matches every other key; empty for none.
+    verdicts: verdict map → key → chain. policies: chain → its verdict's number.
+    sampled: sets of which only some elements were read, and found as believed.
+    catch_all: a set with an element that matches every other key; empty if there is no such set.
     """
 
     header: TableHeader
@@ -47,7 +48,7 @@ class Contents:
     catch_all: str = ""
 
     def fits(self, specs: Mapping[str, SetSpec], family: Family) -> bool:
-        """Whether the table is in force and has exactly our sets, of this schema, none with an element for every key."""
+        """Returns whether the table is in force and has exactly our sets, of this schema, without a catch-all element."""
         named = {name for name in self.sets if not name.startswith("__")}
         return (
             not self.header.flags & NFT_TABLE_F_DORMANT
@@ -64,8 +65,8 @@ class Belief:
 
     exists: there is a table of our name. usable: it has our schema and ownership, so only differences are written.
     claimed: this process's socket has claimed it. program_right: chains and rules are what they should be.
-    classes, timeouts: pick and learn chains that exist; they are added when first needed, and go a while after they were last needed.
-    affinity: what a new table in its place is to take over, key → (endpoint, timeout ms, remaining ms).
+    classes, timeouts: pick and learn chains that exist; added when first needed, removed a while after they were last needed.
+    affinity: what a new table in its place shall contain, key → (endpoint, timeout ms, remaining ms).
     """
 
     image: TableImage
@@ -81,19 +82,19 @@ class Belief:
     affinity: LearnedAffinity = field(default_factory=dict)
 
     @property
-    def right(self) -> bool:
-        """Whether all but the services' elements is as it should be, so that a look can tell whether it still is."""
+    def is_intact(self) -> bool:
+        """Whether everything except the services' elements is as it should be, so that a look can show whether it still is."""
         return self.exists and self.usable and self.program_right
 
 
-def believe(
+def belief_from(
     contents: Contents | None,
     specs: Mapping[str, SetSpec],
     family: Family,
     options: ProgramOptions,
     ownership: Ownership,
 ) -> Belief:
-    """What to believe of a table that was read. contents: None when there is no table."""
+    """Returns the belief that follows from a table that was read. contents: None if there is no table."""
     if contents is None:
         return Belief(empty_image(DATA_SETS))
     owned = bool(contents.header.flags & (NFT_TABLE_F_OWNER | NFT_TABLE_F_PERSIST))
@@ -120,16 +121,16 @@ def believe(
 
 
 def program_matches(contents: Contents, family: Family, options: ProgramOptions, belief: Belief) -> bool:
-    """Whether chains and rules are exactly those of the program for the chains in use."""
+    """Returns whether chains and rules are exactly those of the program for the chains in use."""
     program = build_program(family, options, belief.classes, belief.timeouts)
     accepting = all(policy == Code.ACCEPT for policy in contents.policies.values())
     return accepting and same_chains(program.chains, contents.hooks, contents.rules)
 
 
-def undisturbed(
+def matches_outline(
     contents: Contents | None, specs: Mapping[str, SetSpec], family: Family, options: ProgramOptions, belief: Belief
 ) -> bool:
-    """Whether the table is still as believed, judged from an outline: elements where it has them, else their number.
+    """Returns whether the table is still as believed, judged by an outline: by elements if it has them, else by their number.
 
     Elements of which only a sample or the number is known may have other values: `ElementWalk` finds those.
     """

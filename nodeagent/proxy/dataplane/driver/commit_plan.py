@@ -1,9 +1,9 @@
-"""From belief and desired image to the least transactions that make the kernel right (pure).
+"""Computes from belief and desired image the smallest transactions that correct the kernel (pure).
 
-A transaction is atomic but for two things (nf_tables_api.c, nf_tables_commit). A packet that is in the table at that instant still
-has the rules of before, which for a new chain are empty, and may find new elements already: so chains are committed before the
+A transaction is atomic with two exceptions (nf_tables_api.c, nf_tables_commit). A packet that is in the table at that instant still
+sees the old rules, which for a new chain are empty, and may find new elements already: so chains are committed before the
 elements that lead to them. And the kernel publishes ranges only after all the rest of a transaction: so a new table gets its hooks
-in a transaction of their own, rules that ask other ranges come after these, and ranges go before others get their place.
+in a transaction of their own, rules that read other ranges come after these, and old ranges are deleted before new ones replace them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -75,16 +75,16 @@ class Planner:
         counts: Counts | None = None,
         successors: Successors | None = None,
     ) -> TablePlan:
-        """The least transaction; an empty one when the kernel is right.
+        """Returns the smallest transaction; an empty one if the kernel is right.
 
-        dirty: the keys that may differ; None: compare everything (after a read-back). counts: with what new elements begin, or
-        those of a table that is rebuilt; successors: whose counts these are.
+        dirty: the keys that may differ; None: compare everything (after a read-back).
+        counts: the initial counters of new elements, or of those of a rebuilt table; successors: which element each count comes from.
         """
         counts = counts or {}
         if not belief.usable:
             return self.plan_new_table(belief, wanted, counts)
         delta = diff_images(wanted, belief.image) if dirty is None else diff_keys(dirty, wanted, belief.image)
-        # After a read-back even an element that is right may lead to a chain that somebody removed.
+        # After a read-back even a correct element may lead to a chain that another process removed.
         leading = wanted if dirty is None else delta.puts
         classes = frozenset(classes_in(leading) | belief.classes)
         timeouts = frozenset(timeouts_in(leading) | belief.timeouts)
@@ -103,7 +103,10 @@ class Planner:
         return TablePlan(transaction, delta, classes, timeouts, ahead, self._begin(), adds_chains=adds_chains)
 
     def plan_removal(self, unused: Unused, *, last: bool) -> Transaction:
-        """Remove chains that nothing leads to. last: no affinity timeout is in use, so what leads to its chains goes, too."""
+        """Returns a transaction that removes chains that nothing leads to.
+
+        last: no affinity timeout is in use, so the elements that lead to affinity chains are removed, too.
+        """
         transaction = self._begin()
         for name, elements in leading_elements(unused.classes, unused.timeouts).items():
             transaction.delete_verdicts(name, elements)
@@ -120,12 +123,12 @@ class Planner:
 
     @cached_property
     def base_chains(self) -> frozenset[str]:
-        """Where the kernel may have to enter the table, independent of its contents: with affinity, too."""
+        """The base chains that a table may need, whatever its contents: including those of affinity."""
         chains = (*build_program(self._family, self._options, (), ()).chains, *affinity_chains(self._family))
         return frozenset(chain.name for chain in chains if chain.hook)
 
     def plan_new_table(self, belief: Belief, wanted: TableImage, counts: Counts | None = None) -> TablePlan:
-        """Replaces any table of that name by a new one. The old table has no hooks any more; the new one gets its hooks last."""
+        """Plans to replace any table of our name by a new one. The old table has no hooks any more; the new one gets its hooks last."""
         transaction, hooks = self._begin(), self._begin()
         if belief.exists:
             transaction.delete_table()
@@ -135,7 +138,7 @@ class Planner:
         return TablePlan(transaction, delta, classes, timeouts, self._begin(), hooks, new_table=True)
 
     def plan_standby(self, wanted: TableImage, learned: LearnedAffinity) -> tuple[Transaction, Transaction]:
-        """A second table with the same content, right behind the one of our name at each hook; and its hooks."""
+        """Returns two transactions: a second table with the same content, and its hooks, each right behind that of our table."""
         filled, hooks = (Transaction(self._family, self._specs, schema.STANDBY_TABLE) for _ in range(2))
         _, program = self._fill(filled, wanted, None, learned)
         hooks.hook(behind(program))
@@ -144,7 +147,7 @@ class Planner:
     def _fill(
         self, transaction: Transaction, wanted: TableImage, counts: Counts | None, learned: LearnedAffinity
     ) -> tuple[Delta, Program]:
-        """All of a table but its hooks."""
+        """Adds everything of a table except its hooks."""
         transaction.claim_table(owned=self._owned)
         transaction.create_sets()
         program = build_program(self._family, self._options, classes_in(wanted), timeouts_in(wanted))
@@ -157,7 +160,7 @@ class Planner:
     def _add_chains(
         self, transaction: Transaction, belief: Belief, classes: Iterable[PickClass], timeouts: Iterable[int]
     ) -> dict[str, dict[bytes, str]]:
-        """Returns the elements that lead to them."""
+        """Adds chains; returns the elements that lead to them."""
         classes, timeouts = sorted(classes), sorted(timeouts)
         if not classes and not timeouts:
             return {}

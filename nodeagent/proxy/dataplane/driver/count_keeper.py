@@ -1,7 +1,7 @@
-"""Keeps what the elements of one family's table count, whenever one of them is rebuilt.
+"""Preserves the counters of one family's elements when an element is rebuilt.
 
-What a new element begins with is read just before the transaction; what its predecessor counted after that the kernel tells
-with the deletion. This difference is kept here until the element is rebuilt the next time, at the latest when the agent ends.
+The initial value of a new element is read just before the transaction; what the old element counted after that is in the kernel's
+report of the deletion. This difference is kept here until the element is rebuilt the next time, at the latest when the agent ends.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.driver.belief import Belief
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
-from nodeagent.proxy.dataplane.driver.ruleset import typed
+from nodeagent.proxy.dataplane.driver.ruleset import typed_errors
 from nodeagent.proxy.dataplane.image.carried_counts import (
     COUNTED,
     COUNTED_FRONTENDS,
@@ -45,13 +45,15 @@ class CountKeeper:
     def prepare(
         self, belief: Belief, wanted: TableImage, dirty: Mapping[str, Iterable[bytes]] | None, *, anew: bool
     ) -> tuple[Counts, Successors]:
-        """With what new elements begin, and whose counts these are. dirty: keys that may differ; None: any. anew: the table
-        is rebuilt. Blocking."""
-        successors = self._succeeding(belief, wanted, dirty, anew=anew)
+        """Returns the initial counters of new elements, and which element each count comes from. Blocking.
+
+        dirty: keys that may differ; None: any. anew: the table is rebuilt.
+        """
+        successors = self._find_successors(belief, wanted, dirty, anew=anew)
         return self._begin(successors, whole=anew), successors
 
     def prepare_unsettled(self, image: TableImage) -> tuple[Delta, Counts, Successors]:
-        """The elements that have not counted all, to be made again as they are in `image`, and as `prepare`. Blocking."""
+        """Returns the elements with uncounted connections, to be rebuilt as they are in `image`, and the same as `prepare`. Blocking."""
         elements = {
             name: {key: image[name][key] for key in by_key if key in image[name]}
             for name, by_key in self._uncounted.by_map.items()
@@ -65,24 +67,24 @@ class CountKeeper:
         )
 
     def committed(self, deletes: Mapping[str, Iterable[bytes]], echoes: Iterable[bytes]) -> None:
-        """Note which connections fell between the reading of a counter and the end of its element. echoes: deletions, as the
-        kernel reported them."""
+        """Notes which connections came between the reading of a counter and the deletion of its element. echoes: the deletions that the
+        kernel reported."""
         final: dict[str, dict[bytes, int]] = {}
-        for told in echoes:
-            with typed():
-                name = set_named(memoryview(told))
-                counted = read_counts(self._specs[name].form(self._family), memoryview(told))
+        for echo in echoes:
+            with typed_errors():
+                name = set_named(memoryview(echo))
+                counted = read_counts(self._specs[name].form(self._family), memoryview(echo))
             final.setdefault(name, {}).update({key: packets for key, (packets, _) in counted.items()})
         self._uncounted.committed(self._carried, final, deletes, self._successors)
 
     def add_missed(self, counts: Counts, image: TableImage) -> None:
-        """Connections that another table counted, to the elements that there are here."""
+        """Adds connections that another table counted to the elements that exist here."""
         for name, by_key in counts.items():
             missed = {key: packets for key, (packets, _) in by_key.items() if packets and key in image[name]}
             self._uncounted.add(name, missed)
 
     def _begin(self, successors: Successors, *, whole: bool) -> Counts:
-        """whole: the table is read, not the elements alone that are about to be rebuilt."""
+        """Returns the initial counters. whole: read the whole table, not only the elements that are about to be rebuilt."""
         self._successors = successors
         self._carried = {}
         if successors:
@@ -90,15 +92,15 @@ class CountKeeper:
             self._carried = self._table.counts(keys)
         return begun_with(self._uncounted.added_to(self._carried), successors)
 
-    def _succeeding(
+    def _find_successors(
         self, belief: Belief, wanted: TableImage, dirty: Mapping[str, Iterable[bytes]] | None, *, anew: bool
     ) -> Successors:
-        """Who goes on with whose count, of what this table counts."""
+        """Returns which element takes over which counter, of the maps that this table counts."""
         counted = [name for name in COUNTED if self._specs[name].counter]
         if not counted or not belief.exists:
             return {}
         found = carried_keys(wanted, belief.image, None if anew else dirty, anew=anew)
-        # Of a table that is none of ours as it is, frontends are known by their keys alone.
+        # Of a table that does not fit our schema, frontends are known by their keys only.
         if anew and not any(belief.image.values()):
             found = {name: {key: key for key in wanted[name]} for name in COUNTED_FRONTENDS}
         return {name: found[name] for name in counted if name in found}

@@ -1,11 +1,11 @@
 """One family's table: adopt it, bring it to the desired state, repair it.
 
-What we believe the kernel holds changes only after a commit succeeded, or from a read-back; after anything unclear it
+What we belief_from the kernel holds changes only after a commit succeeded, or from a read-back; after anything unclear the belief
 is dropped, and the next pass reads back first. There is no history of changes: a pass after a failure computes the
 same difference again.
 
-A plain table others can change. Every commit names the generation of the ruleset up to which all changes are known to
-be ours or have been looked at, and the kernel refuses it when there are others: then the table is looked at first.
+Other processes can change a plain table. Every commit names the generation of the ruleset up to which all changes are known to
+be ours or have been checked, and the kernel refuses it if there were others since: then the table is checked first.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Interrupted, Problem, Retryable
 from nodeagent.model.reports import MapFill, TableReport
 from nodeagent.proxy.dataplane.driver.affinity_purge import AffinityPurge, PurgeListener
-from nodeagent.proxy.dataplane.driver.belief import Belief, Ownership, believe
+from nodeagent.proxy.dataplane.driver.belief import Belief, Ownership, belief_from
 from nodeagent.proxy.dataplane.driver.commit_plan import Planner, TablePlan
 from nodeagent.proxy.dataplane.driver.count_keeper import CountKeeper
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
@@ -47,14 +47,14 @@ INLINE_ELEMENTS = 2000
 QUARANTINE_ROUNDS = 10
 BLAMELESS_ROUNDS = 4
 SETTLING_ROUNDS = 3
-"""On a busy node connections come between the reading of a counter and the commit that goes on from it, each time fewer."""
+"""On a busy node connections come between the reading of a counter and the commit that continues it, fewer in each round."""
 LOOKS_BEFORE_COMMIT = 3
-"""Others who change the ruleset all the time must not keep us from it: after so many looks, first commit, then look."""
+"""Processes that change the ruleset all the time must not block us: after so many looks, commit first, then look."""
 REBUILD_AFTER_FAILURES = 3
 
 
 class TableDriver:
-    """Brings the table of one family to what its services want. One pass at a time; the caller sees to that."""
+    """Brings the table of one family to the desired state of its services. The caller runs one pass at a time."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class TableDriver:
         self._planner = Planner(family, self._specs, options, ownership)
         self._desired = DesiredImage(family)
         self._counts = CountKeeper(family, self._specs, self._table)
-        self._standby = Standby(family, self._specs, socket, self._commit_anyhow)
+        self._standby = Standby(family, self._specs, socket, self._commit_unconditionally)
         self._unused = UnusedChains()
         self._belief: Belief | None = None
         self._compare_all = True
@@ -89,12 +89,12 @@ class TableDriver:
 
     @property
     def belief(self) -> Belief | None:
-        """What the kernel is believed to hold; None when that is to be read first."""
+        """What the kernel is believed to hold; None if it must be read first."""
         return self._belief
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Services the kernel refused (the rest is in effect), and ones with more endpoints than fit."""
+        """Services that the kernel refused (the rest is in effect), and those with more endpoints than fit."""
         return (
             *self._quarantined.values(),
             *self._desired.affinity.problems.values(),
@@ -105,7 +105,7 @@ class TableDriver:
 
     @property
     def fills(self) -> tuple[MapFill, ...]:
-        """How many elements each set of services has, as wanted."""
+        """How many elements each set of services has, as desired."""
         return tuple(MapFill(self.family, name, len(elements)) for name, elements in self._desired.image.items())
 
     @property
@@ -116,11 +116,11 @@ class TableDriver:
     async def sync(
         self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState, *, compare: bool = False
     ) -> TableReport:
-        """One pass: take in what changed and commit what differs. The only entry of an ordinary pass.
+        """Runs one pass: takes in what changed and commits what differs. The only entry of an ordinary pass.
 
-        compare: read the kernel first, and repair whatever drifted.
+        compare: read the kernel first, and repair all drift.
 
-        Changes are kept when this raises; calling again retries them. Raises Unsupported and NotPermitted (somebody
+        Changes are kept if this raises; calling again retries them. Raises Unsupported and NotPermitted (an operator
         must act), CommitRejected and KernelUnclear (try again).
         """
         started = monotonic()
@@ -134,7 +134,7 @@ class TableDriver:
                 self._readmit_quarantined()
             pending, self._pending = self._pending, {}
             big = len(pending) > INLINE_SERVICES or slots_of(pending.values()) > INLINE_ELEMENTS
-            await self._maybe_in_thread(big, lambda: self._take_in(pending, node, belief))
+            await self._maybe_in_thread(big, lambda: self._apply_changes(pending, node, belief))
             report = await self._commit_difference(started)
             if self._standby.present:
                 await in_thread(self._retire_standby)
@@ -147,15 +147,15 @@ class TableDriver:
         self._failures = 0
         report = replace(report, read_back=self._looked_back, problems=self.problems)
         affinity = self._desired.affinity
-        # Only now: as long as an endpoint is in the backends, clients can be bound to it.
+        # Only now: while an endpoint is in the backends, clients can be bound to it.
         self._purge.programmed(affinity.snapshot(), lost=affinity.take_lost() or self._looked_back)
         self._looked_back = False
         return report
 
     async def settle_counts(self) -> None:
-        """Give elements what they have not counted, so that nothing of it ends with this process.
+        """Writes the counts that are only known here into the elements, so that they are not lost when this process ends.
 
-        To be called when no pass runs. Raises CommitRejected and KernelUnclear.
+        Call it when no pass runs. Raises CommitRejected and KernelUnclear.
         """
         for _ in range(SETTLING_ROUNDS):
             if not any(self.uncounted.values()):
@@ -163,63 +163,64 @@ class TableDriver:
             belief = self._belief
             if belief is None:
                 belief = await in_thread(self._read_back)
-            plan = await in_thread(partial(self._settling, belief))
+            plan = await in_thread(partial(self._plan_settling, belief))
             if not await self._commit(plan):
                 return
 
-    def _settling(self, belief: Belief) -> TablePlan:
+    def _plan_settling(self, belief: Belief) -> TablePlan:
         delta, counts, successors = self._counts.prepare_unsettled(belief.image)
         transaction, nothing = (Transaction(self.family, self._specs) for _ in range(2))
         transaction.write_delta(delta, counts, successors)
         return TablePlan(transaction, delta, frozenset(belief.classes), frozenset(belief.timeouts), nothing, nothing)
 
     async def run_purge(self) -> None:
-        """Beside the passes, until cancelled: forget clients of endpoints that left."""
+        """Purges the affinity of endpoints that left, concurrently with the passes, until cancelled."""
         await self._purge.run()
 
     async def purge(self) -> bool:
-        """Forget clients of endpoints that left; whether none is left."""
+        """Purges the affinity of endpoints that left; returns whether no stale entry is left."""
         return await self._purge.purge()
 
     def has_other_owner(self) -> bool:
-        """Whether another process that lives owns the table, so that nothing can be programmed here. Raises KernelUnclear."""
+        """Returns whether another living process owns the table, so that nothing can be programmed here. Raises KernelUnclear."""
         header = self._table.header()
         return header is not None and header.owner not in {0, self._socket.port}
 
     async def changed_by_others(self) -> bool:
-        """Whether somebody else changed our table since the last pass; if so, the next pass reads back and repairs.
+        """Returns whether another process changed our table since the last pass; if so, the next pass reads back and repairs.
 
-        While nobody else changed the ruleset of this network namespace it is one look at the generation (21 µs).
-        After a foreign change the program and the number of elements are compared at once, and the elements
-        themselves a slice at every call. An owned table nobody else can change.
+        While nobody else changes the ruleset of this network namespace, this only reads the generation (21 µs). After a foreign change
+        the
+        program and the number of elements are compared at once, and the elements themselves a slice at every call. An owned table cannot
+        be changed by others.
 
-        Raises KernelUnclear when the kernel did not answer.
+        Raises KernelUnclear if the kernel did not answer.
         """
         belief = self._belief
         if self._ownership is Ownership.OWNED or belief is None:
             return False
         try:
-            as_believed = await self._others.left_alone(belief) and self._others.left_next_elements(belief)
+            as_believed = await self._others.is_undisturbed(belief) and self._others.next_elements_match(belief)
         except Interrupted:
-            return False  # what was known stays known: the next call looks again
+            return False  # the known generation stays: the next call looks again
         if not as_believed:
             self.forget()
         return not as_believed
 
     def forget(self) -> None:
-        """Drop the belief: the next pass reads the kernel and repairs whatever drifted."""
+        """Drops the belief: the next pass reads the kernel and repairs all drift."""
         self._belief = None
 
     def _read_back(self) -> Belief:
         self._others.begin()
-        belief = believe(self._table.read(), self._specs, self.family, self._options, self._ownership)
+        belief = belief_from(self._table.read(), self._specs, self.family, self._options, self._ownership)
         belief.claimed = self._claimed
         self._standby.find()
         self._belief = belief
         self._compare_all = self._looked_back = True
         return belief
 
-    def _take_in(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState, belief: Belief) -> None:
+    def _apply_changes(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState, belief: Belief) -> None:
         for key, state in changes.items():
             if state is None:
                 self._states.pop(key, None)
@@ -233,9 +234,9 @@ class TableDriver:
         self._desired.set_node(node)
 
     async def _commit_difference(self, started: float) -> TableReport:
-        """Commit; a service whose elements the kernel refuses is left out and reported, and the rest commits.
+        """Commits the difference. Leaves out and reports a service whose elements the kernel refuses; the rest is committed.
 
-        A refusal may be due to somebody's change that we do not know of yet: read back before blaming anyone.
+        A refusal may be due to a change by another process that we do not know yet: read back before blaming a service.
         """
         for attempt in range(QUARANTINE_ROUNDS):
             big = self._compare_all or self._desired.dirty > INLINE_ELEMENTS
@@ -246,7 +247,7 @@ class TableDriver:
                     await in_thread(self._read_back)
                     continue
             except CommitRejected as error:
-                if attempt == 0 or (attempt < BLAMELESS_ROUNDS and self._others.were_here()):
+                if attempt == 0 or (attempt < BLAMELESS_ROUNDS and self._others.ruleset_changed()):
                     await in_thread(self._read_back)
                     continue
                 raise_if_unsupported(error.rejections, self.family)
@@ -260,7 +261,7 @@ class TableDriver:
         raise KernelUnclear(f"transactions rejected {QUARANTINE_ROUNDS} times in one pass")
 
     async def _commit(self, plan: TablePlan) -> bool:
-        """Whether all steps were committed; if not, others changed the table and it must be read back first."""
+        """Commits all steps; returns False if others changed the table, which must be read back then."""
         big = plan.adds_chains or plan.delta.touched > INLINE_ELEMENTS
         for step in plan.steps:
             echoes = await self._commit_step(step, new_table=plan.new_table, big=big)
@@ -271,21 +272,21 @@ class TableDriver:
         return True
 
     async def _commit_step(self, step: Transaction, *, new_table: bool, big: bool) -> list[bytes] | None:
-        """What the kernel tells of deletions; None when others changed the table."""
+        """Commits one step; returns the deletions that the kernel reports, or None if others changed the table."""
         belief = self._belief
         assert belief is not None, "a plan was made from a belief"
         # A table that is not complete yet looks like a table that others changed.
-        for _ in range(LOOKS_BEFORE_COMMIT if belief.right and not new_table else 1):
+        for _ in range(LOOKS_BEFORE_COMMIT if belief.is_intact and not new_table else 1):
             try:
                 return await self._maybe_in_thread(big, partial(self._socket.commit, step, self._others.known()))
             except StaleGeneration:
-                if belief.right and not await self._others.left_alone(belief):
+                if belief.is_intact and not await self._others.is_undisturbed(belief):
                     return None
-        # What was known stays known, and the next look is a full one.
+        # The known generation stays, and the next look is a full one.
         return await self._maybe_in_thread(big, partial(self._socket.commit, step))
 
-    def _commit_anyhow(self, transaction: Transaction) -> None:
-        """Without a look at what others changed."""
+    def _commit_unconditionally(self, transaction: Transaction) -> None:
+        """Commits without checking what others changed."""
         try:
             self._socket.commit(transaction, self._others.known())
         except StaleGeneration:
@@ -319,13 +320,13 @@ class TableDriver:
         belief.affinity = self._standby.learned(valid)
 
     def _retire_standby(self) -> None:
-        """Whom it served is served by the table of our name again."""
+        """Removes the standby table, after our table serves its connections again."""
         assert self._belief is not None, "a pass ends with a belief"
         counts = self._standby.retire(self._desired.affinity.snapshot())
         self._counts.add_missed(counts, self._belief.image)
 
     async def _remove_unused_chains(self, now: float) -> None:
-        """Those to which nothing has led for a while. Learned affinity stays."""
+        """Removes chains to which nothing has led for a while. Learned affinity stays."""
         belief = self._belief
         assert belief is not None, "a pass ends with a belief"
         if not self._unused.due(now, belief):
@@ -343,7 +344,7 @@ class TableDriver:
         belief.timeouts -= unused.timeouts
 
     def _claim(self, belief: Belief) -> None:
-        """Take over an owned table by itself: together with that, the kernel accepts no new base chain
+        """Takes over an owned table in a transaction of its own: in the same one, the kernel accepts no new base chain
         (nf_tables_addchain)."""
         if self._ownership is Ownership.OWNED and not belief.claimed:
             transaction = Transaction(self.family, self._specs)
@@ -367,12 +368,12 @@ class TableDriver:
             belief.handle = header.handle
 
     def _readmit_quarantined(self) -> None:
-        """After a look at the kernel, what it refused is tried once more: the cause may be gone."""
+        """After a read-back, retries the services that the kernel refused: the cause may have disappeared."""
         for key in self._quarantined:
             self._pending.setdefault(key, self._states.get(key))
 
     def _quarantine(self, rejections: tuple[Rejection, ...]) -> bool:
-        """Take out the services of the refused elements; False when none could be named."""
+        """Takes out the services of the refused elements; returns False if none could be identified."""
         owners = problems_of(rejections, self._desired.owner_of)
         belief = self._belief
         if not owners or belief is None:

@@ -1,4 +1,4 @@
-"""Which elements to compare next with what the kernel has, so that all are compared in good time (pure)."""
+"""Decides which elements to compare next with the kernel, so that all are compared in good time (pure)."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -7,15 +7,15 @@ from math import ceil
 from nodeagent.proxy.dataplane.image.image import Elements, TableImage
 
 WALK_SECONDS = 55.0
-"""For all elements, where that is not more than MOST_KEYS at a time."""
+"""For all elements, if that needs at most MOST_KEYS at a time."""
 FEWEST_KEYS = 64
 MOST_KEYS = 1000
 
 
 class ElementWalk:
-    """A walk over the elements of some sets, a slice at a time; it ends once all were looked at after the last change.
+    """Walks over the elements of some sets, a slice at a time; ends when all were compared after the last change.
 
-    Elements that are written while their set is walked are met the next time round.
+    Elements that are written while their set is walked are compared in the next round.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -27,11 +27,11 @@ class ElementWalk:
         self._last: float | None = None
 
     def restart(self) -> None:
-        """Somebody changed something: everything is to be looked at once more, from here on."""
+        """Starts a new round after the present one, because another process changed something."""
         self._again = True
 
     def take(self, image: TableImage, now: float) -> dict[str, Elements]:
-        """The next slice of what is believed, by set; empty when nothing is left to compare. now: seconds."""
+        """Returns the next slice of what is believed, by set; empty if nothing is left to compare. now: seconds."""
         total = sum(len(image[name]) for name in self._names)
         elapsed = 0.0 if self._last is None else now - self._last
         left = min(MOST_KEYS, max(FEWEST_KEYS, ceil(total * elapsed / WALK_SECONDS)))
@@ -49,7 +49,7 @@ class ElementWalk:
         return {name: elements for name, elements in taken.items() if elements}
 
     def _next_set(self, image: TableImage) -> bool:
-        """Whether there is one to go on with."""
+        """Goes to the next set; returns False after the last one."""
         if not self._sets:
             if not self._again:
                 return False

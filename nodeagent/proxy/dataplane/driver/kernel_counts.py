@@ -1,6 +1,6 @@
-"""What the kernel counts by itself: connections to each frontend, clients it has learned. Blocking; for a worker thread.
+"""Reads what the kernel counts: connections to each frontend, clients it has learned. Blocking; for a worker thread.
 
-Read over a socket of its own: a dump of 10,000 elements must not keep a pass from the one that writes.
+Uses a socket of its own: a dump of 10,000 elements must not keep a pass from the socket that writes.
 """
 
 import time
@@ -11,7 +11,7 @@ from typing import Protocol
 from nodeagent.model.addresses import Family
 from nodeagent.model.reports import EndpointCounts, FrontendCounts, KernelCounts, MapFill
 from nodeagent.proxy.dataplane.driver.kernel_table import present_specs
-from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed_errors
 from nodeagent.proxy.dataplane.errors import DumpInterrupted
 from nodeagent.proxy.dataplane.image.carried_counts import COUNTED_ENDPOINTS, COUNTED_FRONTENDS, SLOT_LENGTH
 from nodeagent.proxy.dataplane.program import schema
@@ -26,7 +26,7 @@ _PAUSE_SECONDS = 0.02
 
 
 class CountingTable(Protocol):
-    """The dataplane of one family."""
+    """The dataplane of one family, as far as counts need it."""
 
     @property
     def family(self) -> Family: ...
@@ -38,7 +38,7 @@ class CountingTable(Protocol):
 
 
 def read_kernel_counts(tables: Iterable[CountingTable]) -> KernelCounts:
-    """Of all families that have a table. Raises DumpInterrupted, KernelUnclear and NotPermitted."""
+    """Reads the counters of all families that have a table. Raises DumpInterrupted, KernelUnclear and NotPermitted."""
     with closing(Ruleset()) as socket:
         return _read(socket, tables)
 
@@ -53,17 +53,21 @@ def _read(socket: Ruleset, tables: Iterable[CountingTable]) -> KernelCounts:
         for name, backends in zip(COUNTED_FRONTENDS, COUNTED_ENDPOINTS, strict=True):
             if not (specs[name].counter or specs[backends].counter):
                 continue
-            by_key = _with(_connections(socket, family, specs[name]), table.uncounted.get(name, {}))
+            by_key = _add_uncounted(_connections(socket, family, specs[name]), table.uncounted.get(name, {}))
             if specs[name].counter:
                 frontends.append(FrontendCounts(family, name == schema.NODEPORTS, by_key))
             if specs[backends].counter:
-                picked = _with(_connections(socket, family, specs[backends]), table.uncounted.get(backends, {}))
+                picked = _add_uncounted(
+                    _connections(socket, family, specs[backends]), table.uncounted.get(backends, {})
+                )
                 endpoints.append(EndpointCounts(family, _by_endpoint(by_key, picked)))
         learned += _learned(socket, family)
     return KernelCounts(tuple(frontends), tuple(learned), tuple(endpoints))
 
 
-def _with(counted: dict[bytes, tuple[int, bytes]], uncounted: Mapping[bytes, int]) -> dict[bytes, tuple[int, bytes]]:
+def _add_uncounted(
+    counted: dict[bytes, tuple[int, bytes]], uncounted: Mapping[bytes, int]
+) -> dict[bytes, tuple[int, bytes]]:
     for key, missed in dict(uncounted).items():
         if key in counted:
             counted[key] = counted[key][0] + missed, counted[key][1]
@@ -73,7 +77,8 @@ def _with(counted: dict[bytes, tuple[int, bytes]], uncounted: Mapping[bytes, int
 def _by_endpoint(
     frontends: Mapping[bytes, tuple[int, bytes]], picked: Mapping[bytes, tuple[int, bytes]]
 ) -> dict[tuple[bytes, bytes], int]:
-    """The name is in the element of the frontend, which is read a moment before: an endpoint without one came meanwhile."""
+    """Returns the connections of each service port and endpoint. The name of the port is in the frontend's element, which is read a
+    moment earlier: endpoints whose frontend is missing were added meanwhile."""
     found: dict[tuple[bytes, bytes], int] = {}
     for key, (times, endpoint) in picked.items():
         frontend = frontends.get(key[:-SLOT_LENGTH])
@@ -84,17 +89,17 @@ def _by_endpoint(
 
 
 def _connections(socket: Ruleset, family: Family, spec: SetSpec) -> dict[bytes, tuple[int, bytes]]:
-    """Of one map, 0 where it counts nothing. A dump into which a growing of the map fell is repeated."""
+    """Returns the connections of one map by key; 0 if it has no counters. Repeats a dump during which the map grew."""
     form, name = spec.form(family), spec.name
     where = named_set(schema.TABLE, name)
     for _ in range(_ATTEMPTS):
         counts: dict[bytes, tuple[int, bytes]] = {}
         elements = 0
         try:
-            with typed():
+            with typed_errors():
                 header = read_set(socket.get(NFT_MSG_GETSET, nfproto(family), where))
             for data in socket.dump(NFT_MSG_GETSETELEM, nfproto(family), where):
-                with typed():
+                with typed_errors():
                     found = read_counts(form, data)
                 elements += len(found)
                 counts.update(found)
@@ -109,9 +114,9 @@ def _connections(socket: Ruleset, family: Family, spec: SetSpec) -> dict[bytes, 
 
 
 def _learned(socket: Ruleset, family: Family) -> Iterator[MapFill]:
-    """Nothing on kernels that do not tell how many elements a set has."""
+    """Yields the number of learned clients; nothing on kernels that do not report how many elements a set has."""
     try:
-        with typed():
+        with typed_errors():
             where = named_set(schema.TABLE, schema.AFFINITY)
             header = read_set(socket.get(NFT_MSG_GETSET, nfproto(family), where))
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""One family's table in the kernel: read all of it, or the parts that tell whether somebody changed it.
+"""Reads one family's table in the kernel: all of it, or the parts that show whether another process changed it.
 
-Blocking, like the socket; callers that hold an event loop run it in a worker thread.
+Blocking, like the socket; callers on an event loop run it in a worker thread.
 """
 
 import time
@@ -12,7 +12,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Retryable
 from nodeagent.proxy.dataplane.driver.belief import Contents
 from nodeagent.proxy.dataplane.driver.readback import hook_of, same_set
-from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed_errors
 from nodeagent.proxy.dataplane.errors import DumpInterrupted, KernelUnclear
 from nodeagent.proxy.dataplane.image.carried_counts import COUNTED, Counts
 from nodeagent.proxy.dataplane.image.image import Elements, TableImage
@@ -49,22 +49,22 @@ DUMP_ATTEMPTS = 20
 FIRST_PAUSE_SECONDS = 0.0005
 DUMP_PAUSE_SECONDS = 0.05
 FETCH_ABOVE = 150_000
-"""Endpoints from which on they are asked for by key. The kernel walks a set from its beginning for every 32 kB of a
+"""If there are more endpoints than this, they are fetched by key. The kernel walks a set from its beginning for every 32 kB of a
 dump (nf_tables_api.c, nf_tables_dump_set), so a dump's time grows with the square of the set."""
 FETCH_KEYS = 256
-"""In one request: the answers, a datagram each, wait in the socket's buffer."""
+"""In one request: the answers, one datagram each, wait in the socket's buffer."""
 SAMPLE_ABOVE = 1000
-"""Elements from which on a set that cannot be counted is not read whole at each look, but some of it."""
+"""A set of more elements than this, on kernels that do not count them, is sampled at each look, not read whole."""
 SAMPLE_KEYS = 64
 _ENDPOINTS = frozenset({schema.BACKENDS, schema.NODEPORT_BACKENDS})
 
 
 def present_specs(socket: Ruleset, family: Family) -> dict[str, SetSpec]:
-    """The sets that a table of ours has here, which may count connections or not; without a table: as if without counters."""
+    """Returns our sets as this kernel's table has them, with or without counters; without a table: without counters."""
 
     def counts(name: str) -> bool:
         try:
-            with typed():
+            with typed_errors():
                 return read_set(socket.get(NFT_MSG_GETSET, nfproto(family), named_set(schema.TABLE, name))).counter
         except FileNotFoundError:
             return False
@@ -74,10 +74,10 @@ def present_specs(socket: Ruleset, family: Family) -> dict[str, SetSpec]:
 
 
 class KernelTable:
-    """Reads the table `nodeagent` of one family, or that of another name. fetch_above: elements from which on endpoints are not dumped.
+    """Reads the table `nodeagent` of one family, or another one with our schema.
 
-    only: a Service, `namespace/name`; of endpoints no others than those that its frontends lead to are read, if these
-    are all there.
+    fetch_above: with more endpoints than this they are fetched by key, not dumped.
+    only: a Service, `namespace/name`: only the endpoints to which its frontends lead are read, if all of them exist.
     """
 
     def __init__(
@@ -99,18 +99,18 @@ class KernelTable:
         self._table = pack_table(name)
 
     def header(self) -> TableHeader | None:
-        """The table object; None when the table does not exist."""
+        """Returns the table object; None if the table does not exist."""
         try:
-            with typed():
+            with typed_errors():
                 return read_table(self._socket.get(NFT_MSG_GETTABLE, nfproto(self._family), self._table))
         except FileNotFoundError:
             return None
 
     def read(self) -> Contents | None:
-        """Reads the whole table; None when it does not exist, or is removed meanwhile. A table of another schema comes without its
+        """Reads the whole table; None if it does not exist, or is removed meanwhile. A table of another schema comes without its
         elements.
 
-        Raises DumpInterrupted when no consistent dump could be had.
+        Raises DumpInterrupted if no dump was consistent.
         """
         contents = self.outline()
         if contents is None or not contents.fits(self._specs, self._family):
@@ -127,13 +127,13 @@ class KernelTable:
         return contents
 
     def outline(self, believed: TableImage | None = None) -> Contents | None:
-        """Table, sets, chains and rules, and what leads to chains: what most foreign changes show in.
+        """Reads table, sets, chains and rules, and the elements that lead to chains: most foreign changes show in these.
 
-        Elements of services only where they cannot be counted: of ranges, which are few (a range is one or two
-        elements), and on kernels that do not tell how many elements a set has (Linux 6.1 does not, 6.18 does). There
-        a sample is enough of what is believed to be a big set, if it is as believed.
+        Elements of services are read only if they cannot be counted: those of ranges, which are few (a range is one or two
+        elements), and all on kernels that do not report how many elements a set has (Linux 6.1 does not, 6.18 does). There
+        a sample is enough for a set that is believed to be big, if the sample is as believed.
 
-        Raises DumpInterrupted when others' changes fell into every attempt.
+        Raises DumpInterrupted if others' changes interrupted every attempt.
         """
         believed = believed or {}
         header = self.header()
@@ -143,7 +143,7 @@ class KernelTable:
         try:
             contents.sets = {found.name: found for found in self._read(NFT_MSG_GETSET, read_set)}
             if contents.fits(self._specs, self._family):
-                contents.catch_all = next(filter(self._catches_all, self._specs), "")
+                contents.catch_all = next(filter(self._has_catch_all, self._specs), "")
             for chain in self._chains():
                 contents.hooks[chain.name] = hook_of(chain.hook)
                 contents.policies[chain.name] = chain.policy
@@ -154,7 +154,7 @@ class KernelTable:
                     ranges = self._specs[name].interval and len(self._specs[name].key) == 1
                     if not ranges and (contents.sets[name].count is not None):
                         continue
-                    if self._sample_is_right(name, believed.get(name, {})):
+                    if self._sample_matches(name, believed.get(name, {})):
                         contents.sampled.add(name)
                     else:
                         self._add_elements(contents, name)
@@ -165,15 +165,15 @@ class KernelTable:
         return contents
 
     def base_chains(self) -> tuple[str, ...]:
-        """Where the kernel enters the table; nowhere when there is no table. Raises DumpInterrupted."""
+        """Returns the names of the base chains; empty if there is no table. Raises DumpInterrupted."""
         return tuple(chain.name for chain in self._chains() if chain.hook is not None)
 
     def _chains(self) -> list[ChainHeader]:
-        """The kernel dumps the chains of all tables of a family, whichever was asked for."""
+        """Returns the table's chains. The kernel dumps those of all tables of a family, whatever the request names."""
         return [chain for chain in self._read(NFT_MSG_GETCHAIN, read_chain) if chain.table == self._name]
 
-    def _catches_all(self, name: str) -> bool:
-        """Whether the set has an element that matches every key which has none of its own; nobody counts it."""
+    def _has_catch_all(self, name: str) -> bool:
+        """Returns whether the set has an element that matches every other key; the kernel's count does not include it."""
         body = pack_element_list(self._name, name, (pack_catch_all(),))
         try:
             return any(True for _ in self._socket.fetch(NFT_MSG_GETSETELEM, nfproto(self._family), body))
@@ -181,7 +181,7 @@ class KernelTable:
             return False
 
     def _rules(self, chains: Iterable[str]) -> list[KernelRule]:
-        """All rules in one dump, or chain by chain where others change so much that this is always interrupted."""
+        """Returns all rules from one dump, or chain by chain if others' changes interrupt that every time."""
         try:
             return self._read_once(NFT_MSG_GETRULE, read_rule)
         except DumpInterrupted:
@@ -190,15 +190,15 @@ class KernelTable:
             ]
 
     def _read(self, kind: int, parse: Callable[[memoryview], T], where: bytes | None = None) -> list[T]:
-        return self._undisturbed(lambda: self._read_once(kind, parse, where))
+        return self._retry_interrupted(lambda: self._read_once(kind, parse, where))
 
     def _read_once(self, kind: int, parse: Callable[[memoryview], T], where: bytes | None = None) -> list[T]:
         dump = self._socket.dump(kind, nfproto(self._family), self._table if where is None else where)
-        with typed():
+        with typed_errors():
             return [parse(data) for data in dump]
 
     def holds(self, name: str, elements: Elements) -> bool:
-        """Whether the set has these elements, with these values: asked for by key, whatever else is in it."""
+        """Returns whether the set has these elements with these values, whatever else it has. They are fetched by key."""
         spec = self._specs[name]
         form = spec.form(self._family)
         shape = AnswerShape(form, self._name, name)
@@ -214,10 +214,10 @@ class KernelTable:
                 )
             remaining = remaining[confirmed:]
             if confirmed < len(keys):
-                # Not the expected bytes: what they mean is what counts.
+                # The bytes are not the expected ones: compare their meaning.
                 key = remaining.pop(0)
                 try:
-                    with typed():
+                    with typed_errors():
                         found = read_elements(form, self._fetch(name, iter((key,)))).elements
                 except FileNotFoundError:
                     return False
@@ -225,47 +225,47 @@ class KernelTable:
                     return False
         return True
 
-    def _sample_is_right(self, name: str, believed: Elements) -> bool:
-        """Whether some elements of a big set are as believed; never of a small one."""
+    def _sample_matches(self, name: str, believed: Elements) -> bool:
+        """Returns whether some elements of a big set are as believed; False for a small set."""
         if len(believed) <= SAMPLE_ABOVE:
             return False
         return self.holds(name, dict(islice(believed.items(), 0, None, len(believed) // SAMPLE_KEYS)))
 
     def affinity(self) -> ElementDump | None:
-        """What clients learned; None where there is no such set, or one of another type."""
+        """Returns what clients learned; None if there is no such set, or it has another type."""
         spec = self._specs[schema.AFFINITY]
         where = named_set(self._name, schema.AFFINITY)
         try:
-            with typed():
+            with typed_errors():
                 found = read_set(self._socket.get(NFT_MSG_GETSET, nfproto(self._family), where))
             return self.elements(schema.AFFINITY) if same_set(found, spec, self._family) else None
         except FileNotFoundError:
             return None
 
     def learned_endpoints(self) -> Iterator[Elements]:
-        """Of what clients learned only which endpoint, a datagram at a time: some twice and others not at all while the
-        set grows. Raises FileNotFoundError when there is no such set."""
+        """Yields which endpoint each client learned, a datagram at a time: some twice and others not at all while the
+        set grows. Raises FileNotFoundError if there is no such set."""
         form = self._specs[schema.AFFINITY].form(self._family)
         where = named_set(self._name, schema.AFFINITY)
         for data in self._socket.dump(NFT_MSG_GETSETELEM, nfproto(self._family), where):
-            with typed():
+            with typed_errors():
                 pairs = read_pairs(form, data)
             yield pairs
 
     def counts(self, keys: Mapping[str, list[bytes]] | None = None) -> Counts:
-        """What the counters of elements say: of these keys, or of all; of none where the map is another, or cannot be read."""
+        """Returns the counters of elements: of these keys, or of all. Leaves out maps of another type, and those that cannot be read."""
         found: Counts = {}
         for name in [name for name in COUNTED if self._specs[name].counter]:
             wanted = None if keys is None else keys.get(name, [])
             try:
                 if wanted is None:
                     where = named_set(self._name, name)
-                    with typed():
+                    with typed_errors():
                         held = read_set(self._socket.get(NFT_MSG_GETSET, nfproto(self._family), where))
                     if same_set(held, self._specs[name], self._family):
                         found[name] = self.elements(name).counters
                 elif wanted:
-                    with typed():
+                    with typed_errors():
                         fetched = self._fetch(name, iter(wanted))
                         found[name] = read_elements(self._specs[name].form(self._family), fetched).counters
             except (FileNotFoundError, Retryable):
@@ -273,16 +273,16 @@ class KernelTable:
         return found
 
     def _add_elements(self, contents: Contents, name: str) -> None:
-        fetched = self._fetched(contents, name)
+        fetched = self._fetch_endpoints(contents, name)
         dump = self.elements(name) if fetched is None else fetched
         contents.image[name] = dump.elements
         if dump.counters:
             contents.counters[name] = dump.counters
 
-    def _fetched(self, contents: Contents, name: str) -> ElementDump | None:
-        """The endpoints of a big set, by the keys its frontends lead to; None when those are not all it has.
+    def _fetch_endpoints(self, contents: Contents, name: str) -> ElementDump | None:
+        """Returns the endpoints of a big set, by the keys its frontends lead to; None if the set has others.
 
-        Of one Service alone: those, whatever else the set has.
+        With `only`: the endpoints of that Service, whatever else the set has.
         """
         if name not in _ENDPOINTS:
             return None
@@ -296,16 +296,16 @@ class KernelTable:
         return fetched if fetched is not None and len(fetched.elements) == self._count(name) else None
 
     def _fetch_all(self, name: str, keys: Iterator[bytes]) -> ElementDump | None:
-        """The elements of these keys; None when not all of them are there, or one came twice."""
+        """Returns the elements of these keys; None if some do not exist, or one came twice."""
         try:
-            with typed():
+            with typed_errors():
                 fetched = read_elements(self._specs[name].form(self._family), self._fetch(name, keys))
         except (FileNotFoundError, KernelUnclear):
             return None
         return None if fetched.duplicates else fetched
 
     def has(self, name: str, key: bytes) -> bool:
-        """Whether there is a table with a set that has this element. Raises KernelUnclear."""
+        """Returns whether the table has a set with this element. Raises KernelUnclear."""
         try:
             return any(True for _ in self._fetch(name, iter((key,))))
         except FileNotFoundError:
@@ -323,29 +323,29 @@ class KernelTable:
         }
 
     def elements(self, name: str) -> ElementDump:
-        """All elements of a set, from a dump that can be believed: no key twice, and as many as the set has.
+        """Returns all elements of a set, from a consistent dump: no key twice, and as many as the set has.
 
-        A hash set that is being resized gives some elements twice and leaves others out, without any error; a moment
-        later it is whole again. A dynamic set's count includes expired elements, so only duplicates count there.
+        A dump of a hash set that is being resized has some elements twice and lacks others, without any error; a moment
+        later it is complete again. A dynamic set's count includes expired elements, so only duplicates are checked there.
         """
         spec = self._specs[name]
         where = named_set(self._name, name)
 
         def read() -> ElementDump:
             dump = self._socket.dump(NFT_MSG_GETSETELEM, nfproto(self._family), where)
-            with typed():
+            with typed_errors():
                 return read_elements(spec.form(self._family), dump)
 
         for _ in range(DUMP_ATTEMPTS):
-            dump = self._undisturbed(read)
+            dump = self._retry_interrupted(read)
             count = None if spec.dynamic or spec.interval else self._count(name)
             if not dump.duplicates and (count is None or count == len(dump.elements)):
                 return dump
             time.sleep(DUMP_PAUSE_SECONDS)
         raise DumpInterrupted(f"set {name}: no consistent dump in {DUMP_ATTEMPTS} attempts")
 
-    def _undisturbed(self, read: Callable[[], T]) -> T:
-        """What `read` returns, repeated with growing pauses while others' changes fall into it."""
+    def _retry_interrupted(self, read: Callable[[], T]) -> T:
+        """Returns the result of `read`; repeats it with growing pauses while others' changes interrupt it."""
         pause = FIRST_PAUSE_SECONDS
         for _ in range(DUMP_ATTEMPTS - 1):
             try:
@@ -357,5 +357,5 @@ class KernelTable:
 
     def _count(self, name: str) -> int | None:
         where = named_set(self._name, name)
-        with typed():
+        with typed_errors():
             return read_set(self._socket.get(NFT_MSG_GETSET, nfproto(self._family), where)).count

@@ -1,6 +1,6 @@
-"""Whether others changed one family's table since it was known to be as believed.
+"""Detects whether other processes changed one family's table since it was known to be as believed.
 
-What is known is a generation of the ruleset: up to it all changes were ours, or have been looked at.
+What is known is a generation of the ruleset: up to it all changes were ours, or have been checked.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from functools import partial
 from time import monotonic
 
 from nodeagent.model.addresses import Family
-from nodeagent.proxy.dataplane.driver.belief import Belief, Ownership, undisturbed
+from nodeagent.proxy.dataplane.driver.belief import Belief, Ownership, matches_outline
 from nodeagent.proxy.dataplane.driver.element_walk import ElementWalk
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
@@ -23,11 +23,11 @@ _COMPARED = tuple(
     for spec in schema.set_specs(counters=False)
     if spec.name in schema.DATA_SETS and not (spec.interval and len(spec.key) == 1)
 )
-"""Sets whose elements a look only counts; ranges it reads."""
+"""Sets whose elements a look only counts; it reads those of ranges."""
 
 
 class OtherWriters:
-    """Nobody else can change an owned table."""
+    """Checks a plain table for foreign changes. An owned table cannot be changed by others."""
 
     def __init__(
         self,
@@ -48,31 +48,31 @@ class OtherWriters:
         self._walk = ElementWalk(_COMPARED)
 
     def begin(self) -> None:
-        """The table is read from now on."""
+        """Called before the table is read: remembers the generation."""
         if self._plain:
             self._known = self._socket.generation()
 
     def known(self) -> int | None:
-        """A generation at which the table was as believed, but for commits of ours; None where nobody else can change it."""
+        """Returns a generation at which the table was as believed, except for commits of ours; None if nobody else can change it."""
         return self._known if self._plain else None
 
-    def were_here(self) -> bool:
-        """Whether they changed any ruleset since then."""
+    def ruleset_changed(self) -> bool:
+        """Returns whether another process changed any ruleset since the known generation."""
         return self._plain and not self._socket.steps.covers(self._known, self._socket.generation())
 
-    async def left_alone(self, belief: Belief) -> bool:
-        """One full look, if somebody else changed any ruleset since the last one."""
+    async def is_undisturbed(self, belief: Belief) -> bool:
+        """Returns whether the table is as believed: compares its outline if another process changed any ruleset since the last call."""
         generation = self._socket.generation()
         if not self._socket.steps.covers(self._known, generation):
             outline = await in_thread(partial(self._table.outline, belief.image))
-            if not undisturbed(outline, self._specs, self._family, self._options, belief):
+            if not matches_outline(outline, self._specs, self._family, self._options, belief):
                 return False
             self._walk.restart()
         self._known = generation
         return True
 
-    def left_next_elements(self, belief: Belief) -> bool:
-        """A slice of all elements at every call, as long as there are some to compare."""
+    def next_elements_match(self, belief: Belief) -> bool:
+        """Compares the next slice of elements, if some are left to compare; returns whether they are as believed."""
         slices = self._walk.take(belief.image, monotonic())
         try:
             return all(self._table.holds(name, elements) for name, elements in slices.items())

@@ -1,4 +1,4 @@
-"""Which kind of table this kernel can have, and which of them is taken."""
+"""Decides whether to use an owned or a plain table."""
 
 import logging
 
@@ -14,10 +14,10 @@ logger = logging.getLogger(__name__)
 
 
 def choose_ownership(socket: Ruleset, wanted: Ownership | None) -> Ownership:
-    """The wanted kind, or a plain table, with a warning, where the kernel cannot have an owned one; None: owned where it
-    can. Raises NotPermitted."""
+    """Returns the wanted kind, or a plain table, with a warning, if the kernel cannot have an owned one; None: owned if possible.
+    Raises NotPermitted."""
     if wanted is Ownership.PLAIN:
-        socket.generation()  # a probe would change the ruleset's generation; a look tells whether we may
+        socket.generation()  # a probe would change the ruleset's generation; a read shows whether we are permitted
         return Ownership.PLAIN
     able = probe_ownership(socket)
     if wanted is Ownership.OWNED and able is not Ownership.OWNED:
@@ -26,7 +26,7 @@ def choose_ownership(socket: Ruleset, wanted: Ownership | None) -> Ownership:
 
 
 def probe_ownership(socket: Ruleset) -> Ownership:
-    """Owned where the kernel takes the owner and persist flags (Linux 6.9), else plain. Leaves nothing behind.
+    """Returns OWNED if the kernel accepts the owner and persist flags (Linux 6.9), else PLAIN. Leaves nothing behind.
 
     Raises NotPermitted without CAP_NET_ADMIN in this network namespace's user namespace.
     """

@@ -1,4 +1,4 @@
-"""Whether what the kernel has of our table is what schema and program ask for (pure)."""
+"""Compares what the kernel has of our table with what schema and program ask for (pure)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,7 +13,7 @@ _CHAIN_TYPES = frozenset(kind.value for kind in ChainType)
 
 
 def same_set(held: SetHeader, spec: SetSpec, family: Family) -> bool:
-    """Whether this is the set that `spec` asks for."""
+    """Returns whether this is the set that `spec` asks for."""
     return (
         held.flags == spec.flags
         and held.key_type == spec.key_type(family)
@@ -25,7 +25,7 @@ def same_set(held: SetHeader, spec: SetSpec, family: Family) -> bool:
 
 
 def hook_of(held: ChainHook | None) -> Hook | None:
-    """Where a chain of the kernel is attached; None also for a type that none of ours has."""
+    """Returns where a chain of the kernel is attached; None for a chain without a hook, or of a type that we never use."""
     if held is None or held.type not in _CHAIN_TYPES:
         return None
     return Hook(held.number, held.priority, ChainType(held.type))
@@ -34,7 +34,7 @@ def hook_of(held: ChainHook | None) -> Hook | None:
 def same_chains(
     wanted: Iterable[Chain], hooks: Mapping[str, Hook | None], rules: Mapping[str, list[KernelRule]]
 ) -> bool:
-    """Whether the kernel has exactly these chains with exactly these rules."""
+    """Returns whether the kernel has exactly these chains with exactly these rules."""
     chains = tuple(wanted)
     if {chain.name: chain.hook for chain in chains} != dict(hooks):
         return False
@@ -51,7 +51,7 @@ def _same_rule(wanted: Rule, held: KernelRule) -> bool:
     if [expression.name for expression in wanted] != [expression.name for expression in held.expressions]:
         return False
     for expression, (_, data) in zip(wanted, held.expressions, strict=True):
-        # An anonymous set has a name of the kernel's making; its constants never differ between programs.
+        # The kernel chooses the name of an anonymous set; its constants never differ between programs.
         if isinstance(expression, OneOf):
             if not set_looked_up(memoryview(data)).startswith("__set"):
                 return False

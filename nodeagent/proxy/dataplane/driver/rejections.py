@@ -1,4 +1,4 @@
-"""Who is to blame for what the kernel refused (pure)."""
+"""Finds the cause of what the kernel refused (pure)."""
 
 import errno
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ _UNSUPPORTED = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EINVAL, errno.EA
 
 
 def raise_if_unsupported(rejections: Iterable[Rejection], family: Family) -> None:
-    """Rules and sets are the same on every machine: one that is refused is something the kernel cannot do."""
+    """Raises Unsupported if a rule, set or chain was refused: these are the same on every machine, so the kernel lacks something."""
     for item in rejections:
         if not item.set and item.errno in _UNSUPPORTED and item.about.startswith(("rule", "set", "chain")):
             raise Unsupported(f"this kernel cannot do what {item.about} of table {family.value} needs: {item.reason}")
@@ -21,7 +21,7 @@ def raise_if_unsupported(rejections: Iterable[Rejection], family: Family) -> Non
 def problems_of(
     rejections: Iterable[Rejection], owner_of: Callable[[str, bytes], ObjectKey | None]
 ) -> dict[ObjectKey, Problem]:
-    """The services of the refused elements, as far as they are known."""
+    """Returns a Problem for each service of the refused elements, as far as the services are known."""
     owners: dict[ObjectKey, Problem] = {}
     for item in rejections:
         owner = None if item.key is None else owner_of(item.set, item.key)

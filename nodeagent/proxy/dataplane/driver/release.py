@@ -1,7 +1,7 @@
-"""Take captures of the API server out of tables that an earlier agent left, before anybody connects to it.
+"""Deletes captures of the API server from tables that an earlier agent left, before the first connection to it.
 
-An agent adopts what it finds and corrects it when it knows all Services. It cannot learn of them through a table that
-takes its connections elsewhere.
+An agent adopts what it finds and corrects it when it knows all Services. It cannot receive them through a table that
+sends its connections elsewhere.
 """
 
 import logging
@@ -21,10 +21,10 @@ logger = logging.getLogger(__name__)
 _SPECS = {spec.name: spec for spec in schema.set_specs(counters=False)}
 
 
-def release_ways(socket: Ruleset, protected: Protected) -> None:
-    """Delete the elements that capture a way to the API server; that of a ClusterIP, which may be one, stays.
+def release_captures(socket: Ruleset, protected: Protected) -> None:
+    """Deletes the elements that capture an address of the API server, except the element of a ClusterIP.
 
-    Whatever the kernel has against it is logged. Raises NotPermitted when a living process owns the table.
+    Logs every refusal of the kernel. Raises NotPermitted if a living process owns the table.
     """
     for way in sorted(protected.ways):
         try:
@@ -37,7 +37,7 @@ def release_ways(socket: Ruleset, protected: Protected) -> None:
 
 
 def _release(socket: Ruleset, way: SocketAddress, *, local: bool) -> bool:
-    """local: node ports answer at this address."""
+    """Returns whether an element was deleted. local: node ports answer at this address."""
     released = [_release_in(name, socket, way, local=local) for name in (schema.TABLE, schema.STANDBY_TABLE)]
     return any(released)
 

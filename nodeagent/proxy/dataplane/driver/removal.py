@@ -1,4 +1,4 @@
-"""Remove our tables."""
+"""Removes our tables."""
 
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
@@ -9,7 +9,7 @@ from nodeagent.proxy.dataplane.program import schema
 
 
 def require_removable(socket: Ruleset) -> None:
-    """Raises NotPermitted when a living process owns one of the tables."""
+    """Raises NotPermitted if a living process owns one of the tables."""
     for family in Family:
         header = KernelTable(socket, family, {}).header()
         if header is not None and header.owner:
@@ -17,9 +17,9 @@ def require_removable(socket: Ruleset) -> None:
 
 
 def remove_tables(socket: Ruleset) -> tuple[Family, ...]:
-    """Delete the table of each family, as one transaction a family; the families that had one.
+    """Deletes our tables, in one transaction each; returns the families that had one.
 
-    Raises NotPermitted when a living process owns a table, or without CAP_NET_ADMIN.
+    Raises NotPermitted if a living process owns a table, or without CAP_NET_ADMIN.
     """
     removed = []
     for family in Family:

@@ -1,6 +1,6 @@
 """The ruleset of a network namespace through one socket: commit a transaction, dump objects, read the generation.
 
-The socket is the owner of an owned table, so the agent has exactly one per process for as long as it lives. It is
+The socket is the owner of an owned table, so the agent has exactly one per process for its whole life. It is
 close-on-exec (Python's default): a child that held it would keep the table owned.
 """
 
@@ -38,8 +38,8 @@ OWNED_BY_ANOTHER = "table nodeagent is owned by another process: stop the nodeag
 
 
 @contextmanager
-def typed() -> Iterator[None]:
-    """Inside, errors of the socket and of those who read its messages get their types."""
+def typed_errors() -> Iterator[None]:
+    """Converts errors of the socket, and of the functions that parse its messages, to DataplaneErrors."""
     try:
         yield
     except FileNotFoundError:
@@ -57,11 +57,11 @@ def typed() -> Iterator[None]:
 
 
 class Ruleset:
-    """Blocking; a call ends when the kernel has answered. Big transactions belong in a worker thread.
+    """Blocking; a call returns when the kernel has answered. Big transactions belong in a worker thread.
 
     One call at a time; threads wait for each other. steps: which generations of the ruleset our own commits made.
 
-    Raises NotPermitted when the process may not use nf_tables at all.
+    Raises NotPermitted if the process may not use nf_tables at all.
     """
 
     def __init__(self) -> None:
@@ -72,22 +72,22 @@ class Ruleset:
         self.steps = OwnSteps()
 
     def close(self) -> None:
-        """Give up the socket, and with it the ownership of owned tables."""
+        """Closes the socket, which gives up the ownership of owned tables."""
         self._socket.close()
 
     @property
     def port(self) -> int:
-        """By what the kernel knows the owner of a table."""
+        """The number by which the kernel knows the owner of a table."""
         return self._socket.port
 
     def commit(self, transaction: Transaction, known: int | None = None) -> list[bytes]:
-        """Apply all of a transaction, or nothing. Returns what the kernel tells of deletions with NLM_F_ECHO: the
-        elements as they were, the attributes of a message each.
+        """Applies all of a transaction, or nothing. Returns the elements whose deletion the kernel echoed (NLM_F_ECHO), as they
+        were: the attributes, one message each.
 
-        known: only if the ruleset differs from this generation by nothing but commits of ours; then this one is known
-        to be the next.
+        known: commit only if the ruleset differs from this generation by nothing but commits of ours; then the new generation is
+        known to be the next one.
 
-        Raises CommitRejected with every operation at fault, NotPermitted, StaleGeneration, or KernelUnclear when the
+        Raises CommitRejected with every operation at fault, NotPermitted, StaleGeneration, or KernelUnclear if the
         answer was lost (the caller reads back).
         """
         if transaction.empty:
@@ -95,7 +95,7 @@ class Ruleset:
         with self._lock:
             generation = None if known is None else self.steps.follow(known)
             echoes = self._commit(transaction, generation)
-            # A transaction that has no effect makes no generation.
+            # A transaction without effect makes no generation.
             if generation is not None and self._ask_generation() != generation:
                 self.steps.add(generation)
             return echoes
@@ -104,7 +104,7 @@ class Ruleset:
         first = self._socket.reserve(len(transaction.messages) + 2)
         batch = transaction.encode(first, generation)
         self._make_room(len(batch))
-        with typed():
+        with typed_errors():
             try:
                 self._socket.send(batch)
             except OSError as error:
@@ -121,52 +121,52 @@ class Ruleset:
         return echoes
 
     def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[memoryview]:
-        """The attributes of every object; the memory is valid only until the next step.
+        """Yields the attributes of every object; the memory is valid only until the next step.
 
-        Raises FileNotFoundError when the table or set is not there, DumpInterrupted at the end of a dump into which a
-        change fell, KernelUnclear when the kernel could not answer.
+        Raises FileNotFoundError if the table or set does not exist, DumpInterrupted at the end of a dump that a
+        change interrupted, KernelUnclear if the kernel could not answer.
         """
         return self._objects(self._socket.dump, request(kind, family, body))
 
     def fetch(self, kind: int, family: int, body: bytes) -> Iterator[memoryview]:
-        """The attributes of every object a request names, a message each; valid only until the next step.
+        """Yields the attributes of every object a request names, one message each; valid only until the next step.
 
-        Raises FileNotFoundError when one of them is not there, KernelUnclear when the kernel could not answer.
+        Raises FileNotFoundError if one of them does not exist, KernelUnclear if the kernel could not answer.
         """
         return self._objects(self._socket.fetch, request(kind, family, body))
 
     def confirmed(
         self, kind: int, family: int, body: bytes, start: int, expected: Iterable[tuple[bytes, bytes]], *, exact: bool
     ) -> int:
-        """How many objects that a request names, from the first on, are answered as expected.
+        """Returns how many of the objects that a request names, counted from the first, are answered as expected.
 
-        expected: what stands at `start` of each answer, and with what it ends; exact: it ends with the former.
-        Raises KernelUnclear when the kernel could not answer.
+        expected: (the bytes at `start` of each answer, its last bytes); exact: nothing is between these.
+        Raises KernelUnclear if the kernel could not answer.
         """
-        with self._lock, typed():
+        with self._lock, typed_errors():
             return self._socket.confirmed(request(kind, family, body), start, expected, exact=exact)
 
     def get(self, kind: int, family: int, body: bytes) -> memoryview:
-        """The attributes of one object. Raises FileNotFoundError when it does not exist."""
-        with self._lock, typed():
+        """Returns the attributes of one object. Raises FileNotFoundError if it does not exist."""
+        with self._lock, typed_errors():
             return memoryview(bytes(self._socket.ask(request(kind, family, body))))[GENMSG_LENGTH:]
 
     def generation(self) -> int:
-        """The ruleset generation of this network namespace: any change of any table raises it (8 µs)."""
+        """Returns the ruleset generation of this network namespace: any change of any table raises it (8 µs)."""
         with self._lock:
             return self._ask_generation()
 
     def _ask_generation(self) -> int:
-        with typed():
+        with typed_errors():
             return read_generation(self._socket.ask(request(NFT_MSG_GETGEN, 0)))
 
     def _objects(self, read: Callable[[Request], Iterator[memoryview]], asked: Request) -> Iterator[memoryview]:
-        with self._lock, typed():
+        with self._lock, typed_errors():
             for body in read(asked):
                 yield body[GENMSG_LENGTH:]
 
     def _answers(self, first: int, operations: list[Message]) -> tuple[list[Rejection], list[bytes]]:
-        """Yields errors and echoes until the last operation is answered or the batch itself is refused.
+        """Returns errors and echoes; reads until the last operation is answered or the batch itself is refused.
 
         A commit that fails after all operations were accepted is reported on the batch's own sequence number.
         """
@@ -174,7 +174,7 @@ class Ruleset:
         echoes: list[bytes] = []
         for answer in self._socket.acknowledgements(first, first + len(operations), echoes=True):
             if answer.type != NLMSG_ERROR:
-                if answer.type == _ELEMENT_GONE:  # the kernel tells of the new generation, too
+                if answer.type == _ELEMENT_GONE:  # the kernel reports the new generation, too
                     echoes.append(bytes(answer.body[GENMSG_LENGTH:]))
                 continue
             code = errno_of(answer)
@@ -186,7 +186,7 @@ class Ruleset:
         return rejections, echoes
 
     def _make_room(self, size: int) -> None:
-        """A batch cannot span datagrams, so the send buffer must hold all of it (twice: the kernel's bookkeeping)."""
+        """Enlarges the send buffer. A batch cannot span datagrams, so the buffer must hold all of it (twice: the kernel's bookkeeping)."""
         wanted = max(2 * size, 1 << 20)
         if wanted > self._send_bytes:
             self._socket.enlarge_send_buffer(wanted)
@@ -194,9 +194,9 @@ class Ruleset:
 
 
 def _rejection(item: Message, code: int, answer: Received) -> Rejection:
-    """Names the element or expression at fault, where the extended acknowledgement has the bad attribute's offset.
+    """Names the element or expression at fault, if the extended acknowledgement has the bad attribute's offset.
 
-    An interval of a lone field is two elements where keys count ranges, so the key named may be one further on.
+    An interval of a lone field is two elements, but one key, so the key named may be one further on.
     """
     reason = os.strerror(code)
     offset = offset_at_fault(answer)

@@ -1,18 +1,18 @@
-"""A second table that serves while the one of our name is rebuilt.
+"""A second table that serves while our table is rebuilt.
 
 A table cannot be replaced without harm in one commit. A packet that is in the old one at that instant finds its sets empty, and
 the new one has no ranges until the kernel has published them, a few milliseconds later (`range_changes.py`). So one table stays
 hooked, with all its content in force, through every step; each is one commit:
 
-    1. the standby table is filled       the old table serves
-    2. and hooked, right behind the old  what misses there is caught here
-    3. the old table loses its hooks     the standby serves; a packet that is in the old one finds all it looks for
-    4. the old table goes, the new one is filled
-    5. the new table is hooked           it serves; what misses there is caught behind it
-    6. the standby loses its hooks
-    7. and goes
+    1. fill the standby table            the old table serves
+    2. hook it, right behind the old one it serves what the old table does not
+    3. unhook the old table              the standby serves; a packet that is in the old one finds all it looks for
+    4. delete the old table, fill the new one
+    5. hook the new table                it serves; the standby, behind it, serves what it does not
+    6. unhook the standby
+    7. delete it
 
-An agent that is killed in between leaves a table that serves; the next one goes on from there.
+An agent that is killed in between leaves a table that serves; the next agent continues from there.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,16 +29,16 @@ from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.schema import SetSpec
 
 Fill = Callable[[LearnedAffinity], tuple[Transaction, Transaction]]
-"""From what clients learned to the standby table without its hooks, and its hooks."""
+"""Returns, for what clients learned, two transactions: the standby table without its hooks, and its hooks."""
 
 _ATTEMPTS = 3
-"""A client may learn another endpoint just when what it learned before is put back."""
+"""A client may learn another endpoint just when its old entry is restored."""
 
 
 class Standby:
     """Blocking. commit: applies a transaction, whatever others changed meanwhile.
 
-    present: there is such a table, of this process or of one that ended.
+    present: there is a standby table, made by this process or by one that ended.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class Standby:
         self._standby = KernelTable(socket, family, specs, name=schema.STANDBY_TABLE)
 
     def find(self) -> None:
-        """Look whether there is one."""
+        """Checks whether the kernel has a standby table."""
         self.present = self._standby.header() is not None
 
     def serve(self, fill: Fill, valid: ValidEndpoints) -> None:
-        """Steps 1 to 3; nothing where the table of our name has no hooks, so that nobody is served or a standby table does it."""
+        """Steps 1 to 3. Does nothing if our table has no hooks: then nothing is served, or a standby table serves already."""
         hooks = self._served.base_chains()
         if not hooks:
             return
@@ -69,12 +69,12 @@ class Standby:
         self._unhook(self._served, schema.TABLE)
 
     def learned(self, valid: ValidEndpoints) -> LearnedAffinity:
-        """What clients learned in either table, as far as it is valid."""
+        """Returns what clients learned in either table, as far as it is valid."""
         standby = _valid(self._standby, valid) if self.present else {}
         return {**_valid(self._served, valid), **standby}
 
     def retire(self, valid: ValidEndpoints) -> Counts:
-        """Steps 6 and 7. What clients learned goes on in the table of our name. Returns how many connections were counted."""
+        """Steps 6 and 7. Copies what clients learned into our table. Returns how many connections the standby counted."""
         self._unhook(self._standby, schema.STANDBY_TABLE)
         counts = self._standby.counts()
         self._hand_over(_valid(self._standby, valid), valid)

@@ -1,6 +1,6 @@
 """Messages of one atomic batch, in an order the kernel accepts (pure).
 
-A transaction is a value: building one never fails and never looks at the kernel. Every message knows what it is about,
+A transaction is a value: building one never fails and never reads the kernel. Every message knows what it is about,
 so a rejected one can be traced to a rule or to elements.
 """
 
@@ -56,7 +56,7 @@ _TABLE_COMMENT = f"{schema.COMMENT_PREFIX} services are map elements, see docs/d
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One operation. about: for a person. set and keys: for element operations, in the order of the elements.
+    """One operation. about: text for users. set and keys: for element operations, in the order of the elements.
 
     expressions: the names of a rule's expressions, in order.
     """
@@ -86,48 +86,48 @@ class Transaction:
         return not self.messages
 
     def encode(self, first_seq: int, generation: int | None = None) -> bytes:
-        """The batch as one datagram; message i has sequence number first_seq + 1 + i, the last one asks for an ack.
+        """Returns the batch as one datagram; message i has sequence number first_seq + 1 + i, the last one asks for an ack.
 
-        generation: the kernel takes the batch only while the ruleset is of this one (nfnetlink.h, NFNL_BATCH_GENID).
+        generation: the kernel accepts the batch only while the ruleset has this one (nfnetlink.h, NFNL_BATCH_GENID).
         """
         operations = ((item.kind, item.flags, item.body) for item in self.messages)
         return pack_batch(nfproto(self.family), operations, first_seq, generation)
 
     def claim_table(self, *, owned: bool) -> None:
-        """Create the table, or take over the one that is there (as owner: only of an orphan or our own)."""
+        """Creates the table, or takes over the existing one (as owner: only an orphan or our own)."""
         body = pack_table(self._table, _OWNED if owned else 0, _TABLE_COMMENT)
         self._add(NFT_MSG_NEWTABLE, NLM_F_CREATE, body, "table")
 
     def probe_owned_table(self, name: str) -> None:
-        """Make an owned, persistent table and delete it again: accepted only where the kernel knows such tables."""
+        """Creates an owned, persistent table and deletes it again: accepted only if the kernel knows such tables."""
         self._add(NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, pack_table(name, _OWNED), "probe table")
         self._add(NFT_MSG_DELTABLE, 0, pack_table(name), "probe table")
 
     def delete_table(self) -> None:
-        """Remove the table with everything in it."""
+        """Deletes the table with everything in it."""
         self._add(NFT_MSG_DELTABLE, 0, pack_table(self._table), "table")
 
     def create_sets(self) -> None:
-        """Create every set and map."""
+        """Creates every set and map."""
         for spec in self._specs.values():
             self._create_set(spec)
 
     def write_program(self, program: Program) -> None:
-        """Create all chains, then their rules, then the elements that lead to them."""
+        """Creates all chains, then their rules, then the elements that lead to them."""
         self.add_chains(program.chains)
         self.add_verdicts(program.verdicts)
 
     def write_unhooked(self, program: Program) -> None:
-        """All of a program but its base chains: no packet gets there yet."""
+        """Creates everything of a program except its base chains: no packet gets there yet."""
         self.add_chains(chain for chain in program.chains if chain.hook is None)
         self.add_verdicts(program.verdicts)
 
     def hook(self, program: Program) -> None:
-        """The base chains of a program."""
+        """Creates the base chains of a program."""
         self.add_chains(chain for chain in program.chains if chain.hook is not None)
 
     def add_chains(self, chains: Iterable[Chain]) -> None:
-        """Create chains, then fill them: rules may jump to any of them."""
+        """Creates chains, then their rules: these may jump to any of the chains."""
         chains = tuple(chains)
         for chain in chains:
             hook = chain.hook
@@ -139,28 +139,28 @@ class Transaction:
                 self._add_rule(chain.name, rule, f"rule {number} of chain {chain.name}")
 
     def flush_rules(self) -> None:
-        """Remove every rule of the table."""
+        """Deletes every rule of the table."""
         self._add(NFT_MSG_DELRULE, 0, pack_rules(self._table), "all rules")
 
     def delete_chain(self, name: str) -> None:
-        """Remove a chain; nothing may lead to it any more."""
+        """Deletes a chain; nothing may lead to it any more."""
         self._add(NFT_MSG_DELCHAIN, 0, pack_chain(self._table, name), f"chain {name}")
 
     def add_verdicts(self, verdicts: Mapping[str, Mapping[bytes, str]]) -> None:
-        """Add `goto chain` elements to verdict maps."""
+        """Adds `goto chain` elements to verdict maps."""
         for name, elements in verdicts.items():
             self._add_elements(NFT_MSG_NEWSETELEM, NLM_F_CREATE, name, tuple(elements), pack_verdicts(elements))
 
     def delete_verdicts(self, name: str, keys: Iterable[bytes]) -> None:
-        """Remove elements of a verdict map."""
+        """Deletes elements of a verdict map."""
         wanted = tuple(keys)
         self._add_elements(NFT_MSG_DELSETELEM, 0, name, wanted, pack_keys(self._form(name), wanted))
 
     def write_delta(self, delta: Delta, counts: Counts | None = None, successors: Successors | None = None) -> None:
-        """Deletes before puts: a key that gets another value must go first.
+        """Writes deletions before additions: a key that gets another value must be deleted first.
 
-        counts: with what counters of the new elements begin. What they take the place of (successors: where that had another
-        key) is reported when it is deleted.
+        counts: the initial counters of new elements. The deletion of an element whose count they continue (successors: if it had another
+        key) is echoed.
         """
         counts, successors = counts or {}, successors or {}
         echo = NLM_F_ECHO if sum(map(len, counts.values())) <= MOST_ECHOED else 0
@@ -177,7 +177,7 @@ class Transaction:
             self._add_elements(NFT_MSG_NEWSETELEM, NLM_F_CREATE, name, tuple(elements), encoded)
 
     def forget_affinity(self, keys: Iterable[bytes]) -> None:
-        """Remove learned entries, a message each: then the kernel names all that have expired meanwhile, not the first."""
+        """Deletes learned entries, one message each: then the kernel names all that have expired meanwhile, not only the first."""
         about = f"elements of {schema.AFFINITY}"
         wanted = tuple(keys)
         for key, encoded in zip(wanted, pack_keys(self._form(schema.AFFINITY), wanted), strict=True):
@@ -185,7 +185,7 @@ class Transaction:
             self.messages.append(Message(NFT_MSG_DELSETELEM, 0, body, about, schema.AFFINITY, (key,)))
 
     def restore_affinity(self, learned: Mapping[bytes, tuple[bytes, int, int]]) -> None:
-        """Put learned entries back into a new table: key → (endpoint, timeout ms, remaining ms)."""
+        """Restores learned entries in a new table: key → (endpoint, timeout ms, remaining ms)."""
         encoded = pack_expiring(learned)
         self._add_elements(NFT_MSG_NEWSETELEM, NLM_F_CREATE, schema.AFFINITY, tuple(learned), encoded)
 
@@ -243,15 +243,15 @@ class Transaction:
         self, kind: int, flags: int, name: str, keys: tuple[bytes, ...], encoded: Iterable[bytes]
     ) -> None:
         about, start = f"elements of {name}", 0
-        for some in _lists(encoded):
+        for some in _split_into_messages(encoded):
             body = pack_element_list(self._table, name, some)
             stop = start + len(some)
             self.messages.append(Message(kind, flags, body, about, name, keys[start:stop]))
             start = stop
 
 
-def _lists(encoded: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """As many elements at a time as one message holds."""
+def _split_into_messages(encoded: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Splits elements into lists that fit one message each."""
     some: list[bytes] = []
     size = 0
     for element in encoded:

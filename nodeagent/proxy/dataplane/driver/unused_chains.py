@@ -1,7 +1,7 @@
-"""Which chains of the program no frontend leads to any more (pure).
+"""Finds chains of the program that no frontend leads to any more (pure).
 
-A chain goes when two looks in a row found it unused. So it does not go and come while a Service scales up and down, and no packet
-is on its way there: what it found before the last element went, it has long followed.
+A chain is removed if two looks in a row found it unused. So it stays while a Service scales up and down, and no packet
+is on its way there: one that found the last element has passed the chain long ago.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from nodeagent.proxy.dataplane.program.classes import PickClass
 LOOK_SECONDS: Final = 60.0
 HURRY_SECONDS: Final = 1.0
 MANY: Final = 64
-"""So many more classes and timeouts than at the last look are looked at sooner: each makes the next one a little slower."""
+"""If there are so many more classes and timeouts than at the last look, the next look is sooner: each makes a pass a little slower."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """Classes and affinity timeouts (seconds) whose chains may go."""
+    """Classes and affinity timeouts (seconds) whose chains may be removed."""
 
     classes: frozenset[PickClass] = frozenset()
     timeouts: frozenset[int] = frozenset()
@@ -29,7 +29,7 @@ class Unused:
 
 
 class UnusedChains:
-    """Looks at the whole image, so rarely."""
+    """Looks at the whole image, so only rarely."""
 
     def __init__(self) -> None:
         self._seen = Unused()
@@ -37,12 +37,12 @@ class UnusedChains:
         self._left = 0
 
     def due(self, now: float, belief: Belief) -> bool:
-        """Whether it is time to look."""
+        """Returns whether it is time to look."""
         many = _number(belief) > self._left + MANY
         return now >= self._last + (HURRY_SECONDS if many else LOOK_SECONDS)
 
     def look(self, now: float, belief: Belief) -> Unused:
-        """What was unused the last time and still is."""
+        """Returns what was unused at the last look and still is."""
         unused = Unused(
             frozenset(belief.classes - classes_in(belief.image)), frozenset(belief.timeouts - timeouts_in(belief.image))
         )

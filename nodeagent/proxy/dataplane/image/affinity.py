@@ -1,7 +1,7 @@
 """Client affinity: which ids are in use, which endpoints are valid under each, which learned entries are stale (pure).
 
 The kernel remembers client → endpoint under a 32-bit id of the service port and the list it was chosen from. An entry
-whose endpoint left that list must go, or the client stays on a dead endpoint: the kernel never replaces the value.
+whose endpoint left that list must be deleted, or the client stays on a dead endpoint: the kernel never replaces the value.
 """
 
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ ValidEndpoints = Mapping[int, frozenset[bytes]]
 
 
 def affinity_id(service_port: ServicePortName, scope: Scope) -> int:
-    """The id under which clients of one list of one service port are remembered.
+    """Returns the id under which clients of one list of one service port are remembered.
 
     It must be the same in every run of the agent, so it is a digest of the name. One of its 32 bits is always set
-    (STICKY_BIT); all of them never are (nft prints that as a word).
+    (STICKY_BIT); not all of them are ever set (nft prints that number as a word).
     """
     text = f"{service_port.service} {service_port.port} {int(service_port.protocol)} {scope.value}"
     digest = int.from_bytes(blake2s(text.encode(), digest_size=4).digest(), "big")
@@ -34,7 +34,7 @@ def affinity_id(service_port: ServicePortName, scope: Scope) -> int:
 
 
 def sticky_endpoints(state: ServiceState, family: Family) -> dict[Holder, set[bytes]]:
-    """The endpoints that clients may be bound to, for each list of the service that has affinity."""
+    """Returns the endpoints that clients may be bound to, for each list of the service that has affinity."""
     found: dict[Holder, set[bytes]] = {}
     seen: set[tuple[Holder, int]] = set()
     for frontend in state.frontends:
@@ -52,10 +52,10 @@ def sticky_endpoints(state: ServiceState, family: Family) -> dict[Holder, set[by
 
 
 class AffinityIds:
-    """Who holds which id in one family.
+    """Tracks which list has which id in one family.
 
-    Two lists whose ids are the same number (one chance in a million with a hundred sticky services) would hand each
-    other's endpoints to clients; the later one goes without affinity and is reported.
+    Two lists with the same id (one chance in a million with a hundred sticky services) would send clients to each other's
+    endpoints. So the later one gets no affinity, and that is reported.
     """
 
     def __init__(self, family: Family) -> None:
@@ -68,18 +68,18 @@ class AffinityIds:
         self._taken: ValidEndpoints | None = None
 
     def snapshot(self) -> ValidEndpoints:
-        """The valid endpoints of now, which later changes leave as they are."""
+        """Returns the present valid endpoints, as a copy that later changes do not alter."""
         if self._taken is None:
             self._taken = dict(self._endpoints)
         return self._taken
 
     def take_lost(self) -> bool:
-        """Whether an endpoint left any list since the last call, so that entries may be stale."""
+        """Returns whether an endpoint left any list since the last call, so that entries may be stale."""
         lost, self._lost = self._lost, False
         return lost
 
     def admit(self, key: ObjectKey, state: ServiceState | None) -> ServiceState | None:
-        """Take in what a service wants now; returns it, without affinity where its id is somebody else's."""
+        """Takes in the new state of a service; returns it, without affinity where another list has its id."""
         before = {number: self._endpoints.pop(number) for number in self._ids_by_service.pop(key, ())}
         for number in before:
             del self._holders[number]
@@ -91,7 +91,7 @@ class AffinityIds:
             number = affinity_id(*holder)
             if number in self._holders:
                 refused.add(holder[0])
-                detail = f"{holder[0]}: no session affinity: its id is taken by {self._holders[number][0]}"
+                detail = f"{holder[0]}: no session affinity: its id is that of {self._holders[number][0]}"
                 self.problems[key] = Problem(f"Service {key}", "AffinityIdTaken", detail)
                 continue
             self._holders[number] = holder
@@ -113,17 +113,17 @@ def _without_affinity(frontend: Frontend, refused: set[ServicePortName]) -> Fron
 
 
 def is_stale(key: bytes, endpoint: bytes, valid: ValidEndpoints) -> bool:
-    """Whether a learned entry (client . protocol . id → endpoint) leads to an endpoint that its list has not."""
+    """Returns whether a learned entry (client . protocol . id → endpoint) leads to an endpoint that is not in its list."""
     return endpoint not in valid.get(class_of(key[-4:]), frozenset())
 
 
 def stale_entries(learned: Elements, valid: ValidEndpoints) -> Elements:
-    """The entries whose endpoint is in no list of their id any more."""
+    """Returns the entries whose endpoint is in no list of their id any more."""
     return {key: endpoint for key, endpoint in learned.items() if is_stale(key, endpoint, valid)}
 
 
 def valid_entries(learned: ElementDump, valid: ValidEndpoints) -> dict[bytes, tuple[bytes, int, int]]:
-    """What a rebuilt table is to remember: key → (endpoint, timeout ms, remaining ms)."""
+    """Returns what a rebuilt table shall remember: key → (endpoint, timeout ms, remaining ms)."""
     return {
         key: (endpoint, *learned.expirations[key])
         for key, endpoint in learned.elements.items()

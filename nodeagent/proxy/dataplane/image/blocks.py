@@ -1,4 +1,4 @@
-"""Blocks of addresses: which have ClusterIPs, and which of these nothing else of ours (pure, incremental)."""
+"""Blocks of addresses: which contain ClusterIPs, and which of these contain no other address of ours (pure, incremental)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -8,11 +8,11 @@ from nodeagent.proxy.dataplane.image.image import Elements
 from nodeagent.proxy.dataplane.program import schema
 
 _NO_CLUSTER_IPS = (schema.MASQUERADE_FRONTENDS, schema.FRONTENDS_CLUSTER_SCOPE)
-"""The sets by which postrouting knows a connection to another address of a Service."""
+"""The sets by which postrouting recognises a connection to another address of a Service."""
 
 
 def cluster_ip_block(packed: bytes) -> bytes:
-    """The block of a ClusterIP, as an address."""
+    """Returns the first address of the block of a ClusterIP."""
     mask = schema.CLUSTER_IP_BLOCK_MASKS[_family(packed)]
     return bytes(have & keep for have, keep in zip(packed, mask, strict=True))
 
@@ -23,22 +23,22 @@ def _last_address(block: bytes) -> bytes:
 
 
 class OtherAddresses:
-    """In which blocks there are addresses of Services that are no ClusterIPs."""
+    """Counts, for each block, the addresses of Services in it that are not ClusterIPs."""
 
     def __init__(self, family: Family) -> None:
         self._length = family.address_length
         self._frontends: Counter[bytes] = Counter()
 
     def add(self, keys: Mapping[str, Iterable[bytes]]) -> set[bytes]:
-        """Count a service's elements, given by set; the blocks in which anything may have changed."""
+        """Counts a service's elements, given by set; returns the blocks in which something may have changed."""
         return self._count(keys, 1)
 
     def remove(self, keys: Mapping[str, Iterable[bytes]]) -> set[bytes]:
-        """The contrary of `add`."""
+        """Reverses `add`."""
         return self._count(keys, -1)
 
     def absent(self, block: bytes, node_ports: Elements) -> bool:
-        """Whether the block has none, nor one where node ports answer (ranges, as elements of an interval set)."""
+        """Returns whether the block has no such address, and none where node ports answer (ranges, as elements of an interval set)."""
         last = _last_address(block)
         return not self._frontends[block] and all(
             key[self._length :] < block or key[: self._length] > last for key in node_ports

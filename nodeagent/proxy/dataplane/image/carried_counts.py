@@ -1,10 +1,10 @@
-"""Counts of connections that pass from an element to the one that takes its place (pure).
+"""Carries counts of connections from an element to the one that replaces it (pure).
 
-The kernel cannot change an element's value: it is deleted and made again, and its counter with it. So the new one begins with
-what the old one had counted when the transaction was made. What came between that and the commit the kernel tells with the
-deletion (NLM_F_ECHO); it waits here until the element is made again the next time.
+The kernel cannot change an element's value: it is deleted and created again, with a new counter. So the new counter starts with
+the count of the old one when the transaction was made. The kernel reports with the deletion (NLM_F_ECHO) what was counted between
+that and the commit; this difference is kept here until the element is rebuilt the next time.
 
-A frontend's count stays at its key. An endpoint's goes with the endpoint, from slot to slot of its list.
+A frontend's count stays at its key. An endpoint's count follows the endpoint, from slot to slot of its list.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ COUNTED_FRONTENDS = (schema.FRONTENDS, schema.NODEPORTS)
 COUNTED_ENDPOINTS = (schema.BACKENDS, schema.NODEPORT_BACKENDS)
 COUNTED = (*COUNTED_FRONTENDS, *COUNTED_ENDPOINTS)
 MOST_ECHOED = 1000
-"""Of more elements in one transaction the kernel tells nothing: its answers have to fit the socket's buffer."""
+"""If a transaction has more elements, the kernel reports nothing: its answers have to fit the socket's buffer."""
 
 SLOT_LENGTH = 4
 """Bytes at the end of an endpoint's key."""
@@ -25,7 +25,7 @@ SLOT_LENGTH = 4
 Counts = dict[str, dict[bytes, tuple[int, int]]]
 """Map → key → (packets, bytes)."""
 Successors = Mapping[str, Mapping[bytes, bytes]]
-"""Map → key of a new element → key of the old one whose count it goes on with."""
+"""Map → key of a new element → key of the old one whose count it continues."""
 
 
 def carried_keys(
@@ -35,13 +35,15 @@ def carried_keys(
     *,
     anew: bool = False,
 ) -> dict[str, dict[bytes, bytes]]:
-    """Who goes on with whose count, of the elements that are made again. dirty: keys that may differ; None: any. anew: all of
-    them are, in a table that takes the old one's place."""
+    """Returns which new element continues which old one's count, for elements that are rebuilt.
+
+    dirty: keys that may differ; None: any. anew: all are rebuilt, in a table that replaces the old one.
+    """
     found: dict[str, dict[bytes, bytes]] = {}
     for name in COUNTED:
         want, have = wanted[name], programmed.get(name, {})
-        looked_at = have.keys() | want.keys() if dirty is None else dirty.get(name, ())
-        changed = [key for key in looked_at if anew or want.get(key) != have.get(key)]
+        keys = have.keys() | want.keys() if dirty is None else dirty.get(name, ())
+        changed = [key for key in keys if anew or want.get(key) != have.get(key)]
         if name in COUNTED_FRONTENDS:
             successors = {key: key for key in changed if key in have and key in want}
         else:
@@ -58,24 +60,24 @@ def _moved(changed: Iterable[bytes], want: Elements, have: Elements) -> dict[byt
 
 
 def _list_of(key: bytes) -> tuple[bytes, int]:
-    """Which list of which frontend a slot is in; with affinity or without makes no difference."""
+    """Returns the list and the frontend of a slot; with affinity or without makes no difference."""
     return key[:-SLOT_LENGTH], class_of(key[-SLOT_LENGTH:]) & CLUSTER_SCOPE_OFFSET
 
 
 class Uncounted:
-    """Connections that no element of the kernel has in its counter, by map and key."""
+    """Connections that are in no counter of the kernel, by map and key."""
 
     def __init__(self) -> None:
         self.by_map: dict[str, dict[bytes, int]] = {name: {} for name in COUNTED}
 
     def add(self, name: str, missed: Mapping[bytes, int]) -> None:
-        """Connections to elements of one map."""
+        """Adds connections to elements of one map."""
         by_key = self.by_map[name]
         for key, packets in missed.items():
             by_key[key] = by_key.get(key, 0) + packets
 
     def added_to(self, counts: Counts) -> Counts:
-        """What the kernel has counted and these."""
+        """Returns what the kernel has counted, plus these connections."""
         return {
             name: {key: (packets + self.by_map[name].get(key, 0), size) for key, (packets, size) in by_key.items()}
             for name, by_key in counts.items()
@@ -88,8 +90,10 @@ class Uncounted:
         gone: Mapping[str, Iterable[bytes]],
         successors: Successors,
     ) -> None:
-        """Elements were rebuilt. carried: what the kernel had counted of the old ones before; final: what they had in the
-        end; gone: keys that were deleted."""
+        """Updates the counts after elements were rebuilt.
+
+        carried: what the kernel had counted of the old elements before. final: their last counts. gone: keys that were deleted.
+        """
         for name, by_key in self.by_map.items():
             for key in gone.get(name, ()):
                 by_key.pop(key, None)
@@ -104,7 +108,7 @@ class Uncounted:
 
 
 def begun_with(counts: Counts, successors: Successors) -> Counts:
-    """With what new elements begin, by their own keys. counts: of the old ones."""
+    """Returns the initial counters of new elements, by their own keys. counts: those of the old ones."""
     return {
         name: {key: counts[name][old] for key, old in pairs.items() if old in counts[name]}
         for name, pairs in successors.items()

@@ -1,4 +1,4 @@
-"""Wanted minus programmed (pure): the one difference that incremental passes, restarts and repairs use."""
+"""Desired minus programmed (pure): the one difference that incremental passes, restarts and repairs use."""
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -9,7 +9,7 @@ from nodeagent.proxy.dataplane.image.image import Elements, TableImage
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Elements to write and keys to remove, by set. A key whose value changes is in both: the kernel has no replace."""
+    """Elements to write and keys to remove, by set. A key whose value changes is in both: the kernel cannot replace values."""
 
     puts: dict[str, Elements] = field(default_factory=dict)
     deletes: dict[str, list[bytes]] = field(default_factory=dict)
@@ -21,13 +21,13 @@ class Delta:
 
     @property
     def touched(self) -> int:
-        """How many different elements change."""
+        """The number of different elements that change."""
         put = sum(map(len, self.puts.values()))
         return put + sum(key not in self.puts.get(name, ()) for name, keys in self.deletes.items() for key in keys)
 
 
 def diff_images(wanted: TableImage, programmed: TableImage) -> Delta:
-    """Everything that differs in the sets of `wanted`."""
+    """Returns everything that differs in the sets of `wanted`."""
     keys: dict[str, Iterable[bytes]] = {}
     new: dict[str, Elements] = {}
     for name, elements in wanted.items():
@@ -41,9 +41,9 @@ def diff_images(wanted: TableImage, programmed: TableImage) -> Delta:
 
 
 def diff_keys(keys: Mapping[str, Iterable[bytes]], wanted: TableImage, programmed: TableImage) -> Delta:
-    """What differs at the given keys, in the order of the keys, or sorted where they are a set without one.
+    """Returns what differs at the given keys, in their order, or sorted if they are an unordered set.
 
-    The kernel takes some nested ranges in one order only, so the order must not depend on chance.
+    The kernel accepts some nested ranges in one order only, so the order must not depend on chance.
     """
     puts: dict[str, Elements] = {}
     deletes: dict[str, list[bytes]] = {}
@@ -67,7 +67,7 @@ def diff_keys(keys: Mapping[str, Iterable[bytes]], wanted: TableImage, programme
 
 
 def apply_delta(image: TableImage, delta: Delta) -> None:
-    """Bring `image` to the state after `delta` (law: apply(diff(a, b), b) == a)."""
+    """Brings `image` to the state after `delta` (law: apply(diff(a, b), b) == a)."""
     for name, keys in delta.deletes.items():
         elements = image[name]
         for key in keys:

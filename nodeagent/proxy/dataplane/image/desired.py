@@ -1,4 +1,4 @@
-"""What one family's table should hold: the sum of all services and the node's own sets (pure, incremental)."""
+"""The desired elements of one family's table: the sum of all services and the node's own sets (pure, incremental)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.classes import PickClass, pick_class
 
 _SHARED = frozenset({schema.CLUSTER_IPS, schema.CLUSTER_IP_BLOCKS, schema.HAIRPIN})
-"""Sets in which several services may have the same element; all others belong to one service a key."""
+"""Sets in which several services may have the same element; in all others a key belongs to one service."""
 
 _CLASS_MAPS = (
     schema.FRONTENDS,
@@ -42,7 +42,7 @@ _TIMEOUT_MAPS = (schema.STICKY_TIMEOUTS, schema.NODEPORT_STICKY_TIMEOUTS)
 
 @dataclass(slots=True)
 class _Held:
-    """What is in the image for one service: keys by set, and its endpoint lists."""
+    """One service's part of the image: keys by set, and its endpoint lists."""
 
     keys: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
     lists: dict[SlotList | MemberList, Held] = field(default_factory=dict)
@@ -50,17 +50,17 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class _Rendered:
-    """A service's rendering, and those of its lists that are new."""
+    """A service's rendering, and its new lists."""
 
     rendering: Rendering
     new: dict[SlotList | MemberList, Held]
 
 
 class DesiredImage:
-    """The wanted image of one family and which service each element came from.
+    """The desired image of one family, and from which service each element comes.
 
-    `dirty` collects the keys that may differ from what is programmed; `take_dirty` hands them over.
-    unrendered: services that cannot be put into elements, which is a defect of this program; the others are.
+    `dirty` counts the keys that may differ from what is programmed; `take_dirty` returns them.
+    unrendered: services whose rendering failed, which is a defect of this program; all others are rendered.
     """
 
     def __init__(self, family: Family) -> None:
@@ -75,10 +75,10 @@ class DesiredImage:
         self.unrendered: dict[ObjectKey, Problem] = {}
 
     def update(self, changes: Mapping[ObjectKey, ServiceState | None], programmed: TableImage) -> None:
-        """Replace the elements of some services (None: the service is gone).
+        """Replaces the elements of some services (None: the service is gone).
 
-        All old elements go before new ones come: a frontend that passes from one service to another is in both.
-        A list of endpoints that stays is amended, so that it costs what changes in it; a new one takes over the slots
+        All old elements are removed before new ones are added: a frontend that passes from one service to another is in both.
+        A list of endpoints that stays is amended, so that its cost is that of what changes in it; a new list takes over the slots
         that it has in the programmed image.
         """
         rendered: dict[ObjectKey, _Rendered] = {}
@@ -96,7 +96,7 @@ class DesiredImage:
         self._look_at_blocks(touched)
 
     def _render(self, key: ObjectKey, state: ServiceState | None, held: _Held, programmed: TableImage) -> _Rendered:
-        """What the service has from now on; lists that stay are amended in the image already."""
+        """Renders the new state of a service. Lists that stay are amended in the image already."""
         new: dict[SlotList | MemberList, Held] = {}
         try:
             admitted = self.timeouts.admit(key, self.affinity.admit(key, state))
@@ -107,7 +107,7 @@ class DesiredImage:
                     new[where] = hold(where, backends, programmed)
                 else:
                     self._put(where.name, listed.amend(backends))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this service's trouble alone
+        except Exception as error:  # noqa: BLE001 - no error of one service may stop the others
             self.timeouts.admit(key, self.affinity.admit(key, None))
             detail = f"internal error, the service is left out in {self.family.value}: {type(error).__name__}: {error}"
             self.unrendered[key] = Problem(f"Service {key}", "RenderingFailed", detail)
@@ -115,7 +115,7 @@ class DesiredImage:
         return _Rendered(rendering, new)
 
     def _put(self, name: str, changed: Mapping[bytes, bytes | None]) -> None:
-        """Write elements of a map or set (None: it goes)."""
+        """Writes elements of a map or set (None: removes the element)."""
         self._dirty.setdefault(name, set()).update(changed)
         elements = self.image[name]
         for key, value in changed.items():
@@ -125,7 +125,7 @@ class DesiredImage:
                 elements[key] = value
 
     def set_node(self, node: NodeState) -> None:
-        """Replace the node's own sets. Those about names depend on the Services: update these first."""
+        """Replaces the node's own sets. Those about DNS queries depend on the Services: update these first."""
         wanted = {
             schema.SERVICE_CIDRS: interval_elements(node.service_cidrs, self.family),
             schema.POD_CIDRS: interval_elements(node.pod_cidrs, self.family),
@@ -143,7 +143,8 @@ class DesiredImage:
                     self._look_at_blocks(self.image[schema.CLUSTER_IP_BLOCKS])
 
     def _look_at_blocks(self, blocks: Iterable[bytes]) -> None:
-        """Which of these have ClusterIPs and no other address of ours: as many as the set has room for, the rest takes the longer way."""
+        """Updates which of these blocks have ClusterIPs and no other address of ours: as many as the set can hold; packets of the
+        others take the longer path."""
         having, only = self.image[schema.CLUSTER_IP_BLOCKS], self.image[schema.CLUSTER_IP_ONLY_BLOCKS]
         node_ports = self.image[schema.NODEPORT_ADDRESSES]
         wanted = {block: block in having and self._others.absent(block, node_ports) for block in blocks}
@@ -158,16 +159,16 @@ class DesiredImage:
 
     @property
     def dirty(self) -> int:
-        """How many keys were changed since the last `take_dirty`."""
+        """How many keys changed since the last `take_dirty`."""
         return sum(map(len, self._dirty.values()))
 
     def take_dirty(self) -> dict[str, set[bytes]]:
-        """The keys changed since the last call."""
+        """Returns the keys changed since the last call."""
         dirty, self._dirty = self._dirty, {}
         return dirty
 
     def owner_of(self, name: str, key: bytes) -> ObjectKey | None:
-        """The service an element came from (one of them, for a shared one); None for the node's own."""
+        """Returns the service that an element comes from (one of them, if it is shared); None if it is the node's own."""
         for service, held in self._held.items():
             if key in held.keys.get(name, ()):
                 return service
@@ -214,7 +215,7 @@ class DesiredImage:
 
 
 def slots_of(states: Iterable[ServiceState | None]) -> int:
-    """How many endpoints all routes of some services have together."""
+    """Returns how many endpoints all routes of some services have together."""
     return sum(
         len(route.backends)
         for state in states
@@ -226,11 +227,11 @@ def slots_of(states: Iterable[ServiceState | None]) -> int:
 
 
 def classes_in(elements_by_map: TableImage) -> set[PickClass]:
-    """The pick classes that the frontends of an image (or of a delta's puts) lead to."""
+    """Returns the pick classes that the frontends of an image (or of a delta's puts) lead to."""
     numbers = {class_of(value) for name in _CLASS_MAPS for value in elements_by_map.get(name, {}).values()}
     return {pick for number in numbers if (pick := pick_class(number)) is not None}
 
 
 def timeouts_in(elements_by_map: TableImage) -> set[int]:
-    """The affinity timeouts (seconds) in an image or in a delta's puts."""
+    """Returns the affinity timeouts (seconds) in an image or in a delta's puts."""
     return {class_of(value) for name in _TIMEOUT_MAPS for value in set(elements_by_map.get(name, {}).values())}

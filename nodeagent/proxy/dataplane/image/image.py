@@ -1,7 +1,7 @@
-"""The content of a table's sets and maps, as bytes: what is wanted and what is programmed have this one form.
+"""The content of a table's sets and maps, as bytes: the desired and the programmed elements have this same form.
 
 A key is the concatenation of its fields as the kernel's registers hold them (each padded to four bytes; a lone field
-unpadded). In an interval set a key is first ‖ last, both inclusive. Values of maps likewise; of sets, empty. Where
+unpadded). In an interval set a key is first ‖ last, both inclusive. Values of maps likewise; of sets, empty. If
 elements carry a comment (the name of the service port), it follows the value as text.
 Read-back yields the same form as rendering, so restart, drift repair and diff are one dictionary difference.
 """
@@ -28,38 +28,38 @@ _NATIVE = struct.Struct("=I")
 
 
 def packed_protocol(protocol: Protocol) -> bytes:
-    """An inet_proto field of a concatenation."""
+    """Returns an inet_proto field of a concatenation."""
     return _PROTOCOL_PAD.pack(protocol)
 
 
 def packed_class(number: int) -> bytes:
-    """A classid field (native byte order, as skb->priority)."""
+    """Returns a classid field (native byte order, as skb->priority)."""
     return _NATIVE.pack(number)
 
 
 def class_of(value: bytes) -> int:
-    """The number of a classid field; a comment may follow it."""
+    """Returns the number of a classid field; a comment may follow it."""
     number: int = _NATIVE.unpack_from(value)[0]
     return number
 
 
 def frontend_key(address: str, protocol: Protocol, port: int) -> bytes:
-    """daddr . l4proto . dport"""
+    """Returns daddr . l4proto . dport"""
     return pack_address(address) + _PROTOCOL_PAD.pack(protocol) + _PORT_PAD.pack(port)
 
 
 def node_port_key(protocol: Protocol, port: int) -> bytes:
-    """l4proto . dport"""
+    """Returns l4proto . dport"""
     return _PROTOCOL_PAD.pack(protocol) + _PORT_PAD.pack(port)
 
 
 def endpoint_value(address: str, port: int) -> bytes:
-    """address . port"""
+    """Returns address . port"""
     return pack_address(address) + _PORT_PAD.pack(port)
 
 
 def interval_elements(cidrs: Iterable[str], family: Family) -> Elements:
-    """The CIDRs of one family as interval elements (the caller gives none that overlap)."""
+    """Returns the CIDRs of one family as interval elements. They must not overlap."""
     elements: Elements = {}
     for cidr in cidrs:
         if family_of(cidr) is family:
@@ -68,14 +68,14 @@ def interval_elements(cidrs: Iterable[str], family: Family) -> Elements:
 
 
 def interval_cidrs(elements: Iterable[bytes]) -> Iterator[str]:
-    """The CIDRs that such elements stand for."""
+    """Yields the CIDRs of interval elements."""
     for ends in elements:
         half = len(ends) // 2
         yield from map(str, summarize_address_range(ip_address(ends[:half]), ip_address(ends[half:])))
 
 
 def ping_elements(service_cidrs: Iterable[str], family: Family) -> Elements:
-    """Whose `ping` the first address of the range answers: ClusterIPs that are not local themselves."""
+    """Returns, for each range of IPv6 ClusterIPs that are not local, its first address, which answers `ping` for all of them."""
     length = family.address_length
     return {
         found.low.to_bytes(length) + found.high.to_bytes(length): pack_address(found.first)
@@ -85,15 +85,15 @@ def ping_elements(service_cidrs: Iterable[str], family: Family) -> Elements:
 
 @lru_cache(KNOWN_CIDRS)
 def _ends_of(cidr: str) -> bytes:
-    """Its first and its last address. Each pass asks for the same few."""
+    """Returns first and last address. Cached: each pass asks for the same few CIDRs."""
     network = ip_network(cidr)
     return network.network_address.packed + network.broadcast_address.packed
 
 
 def comment_text(name: ServicePortName) -> bytes:
-    """The comment of a frontend: `namespace/service:port`, without the port where that is too long for nft.
+    """Returns the comment of a frontend: `namespace/service:port`, without the port if that is too long for nft.
 
-    nft takes 127 characters; a namespace and a service name (63 each, RFC 1123 labels) always fit.
+    nft accepts 127 characters; a namespace and a service name (63 each, RFC 1123 labels) always fit.
     """
     text = _listable(str(name)).encode()
     if len(text) <= MAX_COMMENT:
@@ -102,10 +102,10 @@ def comment_text(name: ServicePortName) -> bytes:
 
 
 def _listable(name: str) -> str:
-    """nft writes comments to terminals as they are, between quotes."""
+    """Escapes what nft would print unescaped to a terminal, and the quotes around a comment."""
     return printable(name).replace('"', r"\x22")
 
 
 def empty_image(names: Iterable[str]) -> TableImage:
-    """An image in which every set exists and is empty."""
+    """Returns an image in which every set exists and is empty."""
     return {name: {} for name in names}

@@ -1,4 +1,4 @@
-"""What the sets of queries for names hold: where the DNS process of this node answers now (pure)."""
+"""The elements of the sets for DNS queries: where the DNS process of this node answers now (pure)."""
 
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.frontend import NamesHere
@@ -10,12 +10,12 @@ SETS = (schema.DNS_UNTRACKED, schema.DNS_TRACKED, schema.DNS_REPLIES)
 
 
 def names_elements(names: NamesHere, frontends: Elements, family: Family) -> dict[str, Elements]:
-    """What the sets hold. frontends: those programmed, by which the DNS Service's endpoints are known.
+    """Returns the elements by set. frontends: those programmed, by which the DNS Service's endpoints are known.
 
-    A query waits in its socket for the process only where no endpoint could answer it meanwhile. Connections are
-    tracked where somebody else may have answered before, or may later: they stay with whom they began. The answer to a
-    query that was not tracked is not tracked, whatever has become of the sets meanwhile: the node's own programs ask from
-    the ClusterIP itself, and there a packet that belongs to nothing is refused.
+    While the process does not answer, queries wait in its socket only if no endpoint can answer them. Connections are tracked if an
+    endpoint may have answered before, or may later: they stay with the server they began with. The answer to an untracked query is
+    not tracked, even if the sets changed meanwhile: the node's own programs ask from the ClusterIP itself, and there a packet that
+    belongs to no connection is refused.
     """
     found: dict[str, Elements] = {name: {} for name in SETS}
     for address, port in dict.fromkeys((*names.places, *names.former)):

@@ -1,8 +1,8 @@
-"""Which changes of ranges are committed before the rest (pure).
+"""Decides which changes of ranges are committed before the rest (pure).
 
 The kernel publishes the elements of interval sets after everything else in a transaction (nf_tables_api.c, nft_set_commit_update):
 those of concatenations (nft_pipapo_commit), and lone ranges in newer kernels, 6.18.44 among them (nft_rbtree_commit). For that moment
-ranges of before meet rules and elements of after.
+the old ranges are seen together with the new rules and elements.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,11 +16,11 @@ _INTERVALS = tuple(spec.name for spec in schema.set_specs(counters=False) if spe
 
 
 def split_delta(delta: Delta, wanted: TableImage, *, rewritten: bool) -> tuple[Delta, Delta]:
-    """What of a delta comes first, and the rest.
+    """Splits a delta; returns what must be committed first, and the rest.
 
-    Ranges that go, so that nothing new is found by them: whom the former Service at a frontend allowed, and addresses or sources none
-    of the ranges that come has (one that is replaced by a wider one must not leave a gap). And if the rules are rewritten,
-    ranges that come, which the new rules may be the first to ask.
+    First: ranges that are deleted, so that no new packet matches them: the allowed sources of a frontend's former Service, and
+    addresses or sources that overlap no new range (replacing a range by a wider one must not leave a gap). And if the rules are
+    rewritten: new ranges, because the new rules may be the first to look them up.
     """
     puts: dict[str, Elements] = {}
     deletes: dict[str, list[bytes]] = {}
@@ -42,7 +42,7 @@ def _overlap(one: bytes, other: bytes) -> bool:
 
 
 def _of_former_services(delta: Delta, wanted: TableImage) -> Iterator[bytes]:
-    """Ranges of frontends that belong to another Service from now on: the name of its port is part of the value."""
+    """Yields the ranges of frontends that now belong to another Service: the name of its port is part of the value."""
     frontends = delta.puts.get(schema.FRONTENDS, {})
     for key in delta.deletes.get(schema.ALLOWED_SOURCES, ()):
         frontend = _frontend_of(key)
@@ -51,7 +51,7 @@ def _of_former_services(delta: Delta, wanted: TableImage) -> Iterator[bytes]:
 
 
 def _frontend_of(key: bytes) -> bytes:
-    """A range is frontend . first source . the same frontend . last source."""
+    """Returns the frontend of a range, which is frontend . first source . the same frontend . last source."""
     half = len(key) // 2
     address_length = half // 2 - 4
     return key[: half - address_length]

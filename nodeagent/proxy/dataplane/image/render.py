@@ -1,8 +1,8 @@
-"""One service's frontends → the elements that put them into effect, in one family (pure).
+"""Renders one service's frontends to the elements that put them into effect, in one family (pure).
 
-Slots: the N backends of a route hold slots 0..N-1 in any order. Which order is decided here against the image that is
-programmed: an endpoint that stays keeps its slot, so one endpoint more or less is one slot more, or one moved and the
-last one gone. docs/decisions/0002 proves why no order that depends on the endpoints alone can do that.
+Slots: the N backends of a route hold slots 0..N-1 in any order. That order is decided here against the image that is
+programmed: an endpoint that stays keeps its slot, so adding an endpoint adds one slot, and removing one moves at most one
+other. docs/decisions/0002 proves why no order that depends on the endpoints alone can do that.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,7 +46,7 @@ _SLOTS = tuple(packed_class(slot) for slot in range(256))
 
 
 def slot_keys(picked: PickClass) -> Sequence[bytes]:
-    """The slot fields of the backends keys of a class, in order."""
+    """Returns the slot fields of the backends keys of a class, in order."""
     first, count = picked.first_slot, picked.count
     if first == 0 and count <= len(_SLOTS):
         return _SLOTS[:count]
@@ -54,9 +54,9 @@ def slot_keys(picked: PickClass) -> Sequence[bytes]:
 
 
 def assign_slots(before: Sequence[bytes], wanted: Iterable[bytes]) -> list[bytes]:
-    """Endpoints by slot: those that had a slot below the new count keep it, the others fill the holes.
+    """Returns the endpoints by slot: those that had a slot below the new count keep it, the others fill the holes.
 
-    before: endpoints by slot as programmed now. wanted: without duplicates. With nothing before, the order is sorted.
+    before: endpoints by slot as programmed now. wanted: without duplicates. If `before` is empty, the order is sorted.
     """
     if not before:
         return sorted(wanted)
@@ -74,7 +74,7 @@ def assign_slots(before: Sequence[bytes], wanted: Iterable[bytes]) -> list[bytes
 
 
 def route_class(programmed: TableImage, key: bytes, *, node_port: bool, cluster_scope: bool) -> bytes | None:
-    """The class of one of a frontend's lists in the programmed image, past the classes that look at the source."""
+    """Returns the class of one of a frontend's lists in the programmed image; skips the classes that look at the source."""
     if cluster_scope:
         return programmed[schema.NODEPORTS_CLUSTER_SCOPE if node_port else schema.FRONTENDS_CLUSTER_SCOPE].get(key)
     value = programmed[schema.NODEPORTS if node_port else schema.FRONTENDS].get(key)
@@ -86,7 +86,7 @@ def route_class(programmed: TableImage, key: bytes, *, node_port: bool, cluster_
 
 
 def programmed_slots(programmed: TableImage, key: bytes, *, node_port: bool, cluster_scope: bool) -> list[bytes]:
-    """The endpoints by slot that a frontend has in the programmed image; empty when it has none."""
+    """Returns the endpoints by slot that a frontend has in the programmed image; empty if it has none."""
     value = route_class(programmed, key, node_port=node_port, cluster_scope=cluster_scope)
     picked = None if value is None else pick_class(class_of(value))
     if picked is None:
@@ -97,7 +97,7 @@ def programmed_slots(programmed: TableImage, key: bytes, *, node_port: bool, clu
 
 
 def image_of_service(programmed: TableImage, service: str) -> TableImage:
-    """Of the frontends those that are named for one Service (`namespace/name`), in all maps that lead to endpoints."""
+    """Returns the part of all frontend maps that belongs to one Service (`namespace/name`), by the name in the frontends."""
     own = service.encode()
     found: TableImage = {}
     for maps in (_FRONTEND_MAPS, _NODEPORT_MAPS):
@@ -109,7 +109,7 @@ def image_of_service(programmed: TableImage, service: str) -> TableImage:
 
 
 def programmed_keys(programmed: TableImage, backends: str) -> Iterator[bytes]:
-    """Every key that the frontends' classes lead to in `backends`, which is one of the two maps of endpoints."""
+    """Yields every key that the frontends' classes lead to in `backends`, which is one of the two maps of endpoints."""
     for name in _NODEPORT_MAPS if backends == schema.NODEPORT_BACKENDS else _FRONTEND_MAPS:
         for key, value in programmed[name].items():
             picked = pick_class(class_of(value))
@@ -119,7 +119,7 @@ def programmed_keys(programmed: TableImage, backends: str) -> Iterator[bytes]:
 
 
 class SlotList(NamedTuple):
-    """The endpoints that one route of one frontend picks among: in a map, under the frontend's key and their slots."""
+    """The endpoints among which one route of one frontend picks: in a map, under the frontend's key and their slots."""
 
     key: bytes
     node_port: bool
@@ -128,12 +128,12 @@ class SlotList(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The map."""
+        """The name of the map."""
         return schema.NODEPORT_BACKENDS if self.node_port else schema.BACKENDS
 
 
 class MemberList(NamedTuple):
-    """Endpoints that are elements of a set, behind the frontend's key."""
+    """Endpoints that are elements of a set, after the frontend's key."""
 
     key: bytes
     name: str
@@ -147,7 +147,7 @@ class Rendering(NamedTuple):
 
 
 def render_service(state: ServiceState, family: Family) -> Rendering:
-    """All of one service in one family; sets it has nothing in are absent."""
+    """Returns everything of one service in one family; sets in which it has no element are absent."""
     rendering = Rendering({}, {})
     routes: dict[int, Route] = {}
     for address in state.cluster_ips:
@@ -165,7 +165,7 @@ def render_service(state: ServiceState, family: Family) -> Rendering:
 
 
 def too_many_backends(state: ServiceState) -> tuple[Problem, ...]:
-    """A Problem for each frontend with more endpoints than slots; the first MAX_BACKENDS of them are used."""
+    """Returns a Problem for each frontend with more endpoints than slots; the first MAX_BACKENDS of them are used."""
     return tuple(
         Problem(
             f"Service {state.key}",
@@ -179,7 +179,7 @@ def too_many_backends(state: ServiceState) -> tuple[Problem, ...]:
 
 
 def _render_frontend(frontend: Frontend, rendering: Rendering) -> None:
-    """What a class looks at the source for is asked outside in: the ranges that may connect, then which list."""
+    """Adds one frontend. The classes that look at the source are nested: first the allowed ranges, then the choice of a list."""
     image = rendering.elements
     node_port = frontend.address is None
     if frontend.address is None:
@@ -218,7 +218,7 @@ def _render_sources(allowed_sources: Iterable[str], key: bytes, image: TableImag
 
 
 def _render_node_port_endpoints(frontend: Frontend, key: bytes, rendering: Rendering) -> None:
-    """By which postrouting knows the connections that came through a node port."""
+    """Adds the endpoints by which postrouting recognises connections that came through a node port."""
     if not frontend.masquerade and frontend.short_circuit is None:
         return
     name = schema.MASQUERADE_NODEPORTS if frontend.masquerade else schema.LOCAL_POLICY_NODEPORTS
@@ -248,6 +248,6 @@ def _used(route: Route) -> tuple[Backend, ...]:
 
 
 def _hairpin(routes: Iterable[Route]) -> Elements:
-    """Endpoints on this node, which may reach themselves through the service."""
+    """Returns the endpoints on this node, which may connect to themselves through the service."""
     addresses = {backend.address for route in routes for backend in route.backends if backend.local}
     return {packed + packed: b"" for packed in map(pack_address, addresses)}

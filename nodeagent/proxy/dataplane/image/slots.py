@@ -1,6 +1,6 @@
 """The endpoints of one list, kept from change to change (pure).
 
-One endpoint more or less is found by comparing what the list was with what it is from both ends, and costs as many
+A change of one endpoint is found by comparing the old and the new list from both ends, and costs as many
 elements as change, whatever the length of the list.
 """
 
@@ -15,11 +15,11 @@ from nodeagent.proxy.dataplane.program.classes import PickClass
 
 _STRIDE = 256
 _FEW = 4
-"""Fewer endpoints are looked for one by one, more in one walk over the list."""
+"""Fewer endpoints than this are looked up one by one, more in one walk over the list."""
 
 
 def changed_backends(before: Sequence[Backend], after: Sequence[Backend]) -> tuple[set[Backend], set[Backend]]:
-    """Those that (went, came). Quick where the two begin and end alike; right for any two."""
+    """Returns (removed, added). Fast if both lists begin and end alike; correct for any two."""
     if before is after:
         return set(), set()
     start = _alike(before, after)
@@ -30,7 +30,7 @@ def changed_backends(before: Sequence[Backend], after: Sequence[Backend]) -> tup
 
 
 def _alike(one: Sequence[Backend], other: Sequence[Backend]) -> int:
-    """How many are the same from the beginning on."""
+    """Returns how many elements are equal from the beginning on."""
     length = min(len(one), len(other))
     at = 0
     while at < length and one[at : at + _STRIDE] == other[at : at + _STRIDE]:
@@ -47,12 +47,12 @@ class Held(Protocol):
     def elements(self) -> Elements: ...
 
     def amend(self, backends: Sequence[Backend]) -> dict[bytes, bytes | None]:
-        """Hold these instead; returns the elements that change (None: goes)."""
+        """Replaces the endpoints by `backends`; returns the elements that change (None: removed)."""
         ...
 
 
 def hold(where: SlotList | MemberList, backends: Sequence[Backend], programmed: TableImage) -> Held:
-    """A new list; its endpoints take over the slots that they have in the programmed image."""
+    """Returns a new list; its endpoints take over the slots that they have in the programmed image."""
     return Slots(where, backends, programmed) if isinstance(where, SlotList) else Members(where, backends)
 
 
@@ -66,15 +66,15 @@ class Members:
         self._backends = backends
 
     def keys(self) -> Sequence[bytes]:
-        """The key of every element."""
+        """Returns the key of every element."""
         return [self._where.key + endpoint for endpoint in map(_packed, self._backends)]
 
     def elements(self) -> Elements:
-        """Every element, as in an image."""
+        """Returns every element, as in an image."""
         return dict.fromkeys(self.keys(), b"")
 
     def amend(self, backends: Sequence[Backend]) -> dict[bytes, bytes | None]:
-        """Hold these instead; returns the elements that change (None: goes)."""
+        """Replaces the endpoints by `backends`; returns the elements that change (None: removed)."""
         gone, new = _changed_endpoints(self._backends, backends)
         self._backends = backends
         key = self._where.key
@@ -82,7 +82,7 @@ class Members:
 
 
 class Slots:
-    """Endpoints that are picked by number: the wanted list, and which endpoint has which slot."""
+    """Endpoints that are picked by number: the desired list, and which endpoint has which slot."""
 
     __slots__ = ("_backends", "_by_slot", "_where")
 
@@ -99,18 +99,18 @@ class Slots:
         return self._by_slot
 
     def keys(self) -> Sequence[bytes]:
-        """The key of every slot."""
+        """Returns the key of every slot."""
         key = self._where.key
         return [key + slot for slot in slot_keys(self._class(len(self._by_slot)))]
 
     def elements(self) -> Elements:
-        """Every slot's key and endpoint."""
+        """Returns every slot's key and endpoint."""
         return dict(zip(self.keys(), self._by_slot, strict=True))
 
     def amend(self, backends: Sequence[Backend]) -> dict[bytes, bytes | None]:
-        """Hold these instead; returns the elements that change (None: goes).
+        """Replaces the endpoints by `backends`; returns the elements that change (None: removed).
 
-        As `assign_slots` has it: who stays keeps a slot below the new count, the others fill the holes in order.
+        As with `assign_slots`, endpoints that stay keep a slot below the new count, the others fill the holes in order.
         """
         gone, new = _changed_endpoints(self._backends, backends)
         self._backends = backends
@@ -141,14 +141,14 @@ def _packed(backend: Backend) -> bytes:
 
 
 def _changed_endpoints(before: Sequence[Backend], after: Sequence[Backend]) -> tuple[set[bytes], set[bytes]]:
-    """Those that (went, came); whether an endpoint is on this node makes no difference."""
+    """Returns (removed, added); whether an endpoint is on this node makes no difference."""
     went, came = changed_backends(before, after)
     gone, new = set(map(_packed, went)), set(map(_packed, came))
     return gone - new, new - gone
 
 
 def _positions(held: list[bytes], wanted: set[bytes]) -> list[int]:
-    """Where some endpoints are, in order."""
+    """Returns the slots of some endpoints, in order."""
     if len(wanted) < _FEW:
         return sorted(held.index(endpoint) for endpoint in wanted)
     return [slot for slot, endpoint in enumerate(held) if endpoint in wanted]

@@ -1,6 +1,6 @@
-"""Which affinity timeouts are kept to the second (pure).
+"""Decides which affinity timeouts are exact to the second (pure).
 
-Each timeout in use has two chains, because the kernel takes a timeout from the rule that learns. So there is a bound: as long as
+Each timeout in use has two chains, because the kernel takes a timeout from the rule that learns. So their number is bounded: while
 EXACT different ones are in use, a further one is rounded up, by an eighth at most, to one of some hundred values.
 """
 
@@ -16,13 +16,13 @@ EXACT = 64
 
 
 def rounded_up(seconds: int) -> int:
-    """The next number of four binary digits with zeros behind them."""
+    """Returns the next number of four binary digits followed by zeros."""
     step = 1 << max(0, seconds.bit_length() - 4)
     return -(-seconds // step) * step
 
 
 class AffinityTimeouts:
-    """Who has which timeout in one family; the first that come are exact."""
+    """Tracks which service has which timeout in one family; the first ones are exact."""
 
     def __init__(self) -> None:
         self.problems: dict[ObjectKey, Problem] = {}
@@ -30,7 +30,7 @@ class AffinityTimeouts:
         self._held: dict[ObjectKey, frozenset[int]] = {}
 
     def admit(self, key: ObjectKey, state: ServiceState | None) -> ServiceState | None:
-        """Take in what a service wants now; returns it, with the timeouts that it gets."""
+        """Takes in the new state of a service; returns it with the timeouts that it gets."""
         self._exact.subtract(self._held.pop(key, ()))
         self._exact += Counter()
         self.problems.pop(key, None)

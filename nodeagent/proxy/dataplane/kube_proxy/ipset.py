@@ -1,7 +1,7 @@
-"""The ipsets of its ipvs mode, through netlink: no tool needed.
+"""The ipsets of kube-proxy's ipvs mode, through netlink: no tool needed.
 
 Message layout: linux/netfilter/ipset/ip_set.h and net/netfilter/ipset/ip_set_core.c. A set that an iptables rule
-still uses cannot be destroyed, so rules go first.
+still uses cannot be destroyed, so rules are removed first.
 """
 
 import errno
@@ -21,19 +21,19 @@ _HEAD = genmsg(0) + u8(uapi.IPSET_ATTR_PROTOCOL, uapi.IPSET_PROTOCOL_MIN)
 
 
 def list_request() -> Request:
-    """Asks for the names of all sets, without their members."""
+    """Returns the request for the names of all sets, without their members."""
     flags = u32(uapi.IPSET_ATTR_FLAGS, uapi.IPSET_FLAG_LIST_SETNAME)
     return Request(message_type(NFNL_SUBSYS_IPSET, uapi.IPSET_CMD_LIST), 0, _HEAD + flags)
 
 
 def destroy_request(name: str) -> Request:
-    """Destroys a set."""
+    """Returns the request to destroy a set."""
     body = _HEAD + string(uapi.IPSET_ATTR_SETNAME, name)
     return Request(message_type(NFNL_SUBSYS_IPSET, uapi.IPSET_CMD_DESTROY), 0, body)
 
 
 def set_names(replies: Iterable[memoryview]) -> list[str]:
-    """Of the replies to `list_request`."""
+    """Returns the names in the replies to `list_request`."""
     found = []
     for reply in replies:
         attributes = attribute_map(reply[GENMSG_LENGTH:])
@@ -50,7 +50,7 @@ class Sets:
         return "ipset"
 
     def look(self) -> Finding:
-        """Which there are. Raises OSError; a kernel without ipset has none."""
+        """Returns the sets that exist. Raises OSError; without ipset in the kernel the finding is empty."""
         with NetlinkSocket(NETLINK_NETFILTER) as netlink:
             try:
                 present = set_names(netlink.dump(list_request()))

@@ -1,6 +1,6 @@
 """xtables tables, through the legacy tools of the iptables package.
 
-The tools run only where such tables exist: asking for one that does not would create it.
+The tools run only if such tables exist: a request for one that does not exist would create it.
 """
 
 import subprocess
@@ -23,29 +23,29 @@ class Tools(Protocol):
     """The programs of the iptables package."""
 
     def find(self, program: str) -> bool:
-        """Whether there is such a program."""
+        """Returns whether the program is installed."""
         ...
 
     def run(self, argv: Sequence[str], text: str = "") -> str:
-        """What it prints, given `text`. Raises LeftoverError with what it complained about."""
+        """Runs a program with `text` as its input; returns its output. Raises LeftoverError with the program's error message."""
         ...
 
 
 class InstalledTools:
-    """Programs found in the given directories."""
+    """Programs in the given directories."""
 
     def __init__(self, path: Sequence[Path]) -> None:
         self._path = tuple(path)
 
     def find(self, program: str) -> bool:
-        """Whether there is such a program."""
+        """Returns whether the program is installed."""
         return self._located(program) is not None
 
     def _located(self, program: str) -> Path | None:
         return next((place / program for place in self._path if (place / program).is_file()), None)
 
     def run(self, argv: Sequence[str], text: str = "") -> str:
-        """What it prints, given `text`. Raises LeftoverError."""
+        """Runs a program with `text` as its input; returns its output. Raises LeftoverError."""
         located = self._located(argv[0])
         if located is None:
             raise LeftoverError(f"no program {argv[0]}")
@@ -67,7 +67,7 @@ class InstalledTools:
 
 
 def legacy_tables(family: Family, net: Path = Path("/proc/thread-self/net")) -> frozenset[str]:
-    """The xtables tables that exist in this network namespace. Raises PermissionError without CAP_NET_ADMIN."""
+    """Returns the xtables tables that exist in this network namespace. Raises PermissionError without CAP_NET_ADMIN."""
     try:
         return frozenset((net / _LISTS[family]).read_text().split())
     except FileNotFoundError:
@@ -77,7 +77,7 @@ def legacy_tables(family: Family, net: Path = Path("/proc/thread-self/net")) -> 
 class LegacyTables:
     """The tables nat, filter and mangle of iptables-legacy (IPv4) or ip6tables-legacy (IPv6).
 
-    existing: the names of the tables there are in this network namespace.
+    existing: returns the names of the tables that exist in this network namespace.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class LegacyTables:
         return f"{self._command}-legacy"
 
     def look(self) -> Finding:
-        """What of kube-proxy they hold. Raises LeftoverError where the tools are missing or fail."""
+        """Returns what the tables hold of kube-proxy. Raises LeftoverError if the tools are missing or fail."""
         tables = self._existing(self._family) & kube_proxy_names.CHAINS.keys()
         if not tables:
             return Finding()
@@ -107,7 +107,7 @@ class LegacyTables:
         )
 
     def _prefix(self, tables: Iterable[str]) -> str:
-        """Whose -save and -restore to call: the ones named legacy, else the plain ones if that is what they are."""
+        """Returns the prefix of the -save and -restore tools to call: the ones named legacy, else the plain ones if they are legacy."""
         if self._tools.find(f"{self._command}-legacy-save"):
             return f"{self._command}-legacy"
         if self._tools.find(f"{self._command}-save"):

@@ -29,14 +29,14 @@ _POLICIES = {uapi.NF_DROP: "DROP", uapi.NF_ACCEPT: "ACCEPT"}
 
 
 def parse_chain(reply: memoryview) -> tuple[str, str | None]:
-    """Name, and policy of a base chain (None: no base chain), of a chain's message."""
+    """Returns the name of the chain in a message, and the policy of a base chain (None: not a base chain)."""
     chain = read_chain(reply)
     return chain.name, None if chain.hook is None else _POLICIES.get(chain.policy, "ACCEPT")
 
 
 @reader
 def parse_rule(reply: memoryview) -> TableRule:
-    """Of a rule's message."""
+    """Returns the rule in a message."""
     rule = read_rule(reply)
     target, comment = "", rule.comment
     for kind, data in rule.expressions:
@@ -48,7 +48,7 @@ def parse_rule(reply: memoryview) -> TableRule:
 
 
 def _verdict_chain(immediate: memoryview) -> str:
-    """Where a jump or goto leads; empty for other verdicts and values."""
+    """Returns the target of a jump or goto; empty for other verdicts and values."""
     found = attribute_map(immediate)
     for kind, data in attributes(found.get(uapi.NFTA_IMMEDIATE_DATA, memoryview(b""))):
         if kind == uapi.NFTA_DATA_VERDICT:
@@ -57,7 +57,7 @@ def _verdict_chain(immediate: memoryview) -> str:
 
 
 def _match_comment(match: memoryview) -> str:
-    """The text of ``-m comment``: struct xt_comment_info, 256 bytes up to the first NUL."""
+    """Returns the text of ``-m comment``: struct xt_comment_info, 256 bytes up to the first NUL."""
     found = attribute_map(match)
     if text_of(found[uapi.NFTA_MATCH_NAME]) != "comment":
         return ""
@@ -65,7 +65,7 @@ def _match_comment(match: memoryview) -> str:
 
 
 def removal_messages(removal: Removal) -> Iterator[Message]:
-    """Empty the chains, take the rules out of other chains, then delete the chains."""
+    """Yields the messages that empty the chains, delete the rules in other chains, then delete the chains."""
     for chain in removal.chains:
         yield Message(uapi.NFT_MSG_DELRULE, 0, pack_rules(removal.table, chain), f"rules of chain {chain}")
     for rule in removal.rules:
@@ -87,7 +87,7 @@ class NftTables:
         return "iptables-nft" if self._family is Family.IPV4 else "ip6tables-nft"
 
     def look(self) -> Finding:
-        """What of kube-proxy they hold. Raises NotPermitted, KernelUnclear."""
+        """Returns what the tables hold of kube-proxy. Raises NotPermitted, KernelUnclear."""
         removals = [plan_removal(self._read(table)) for table in kube_proxy_names.CHAINS]
         return Finding(
             tuple(line for removal in removals for line in removal.lines()),
@@ -102,7 +102,7 @@ class NftTables:
         return IptablesTable(table, chains, tuple(parse_rule(data) for data in self._dump(uapi.NFT_MSG_GETRULE, table)))
 
     def _dump(self, kind: int, table: str) -> Iterator[memoryview]:
-        """Objects of one table; the kernel filters only some dumps by table."""
+        """Yields the objects of one table; the kernel filters only some dumps by table."""
         try:
             for data in self._socket.dump(kind, nfproto(self._family), pack_table(table)):
                 if table_of(data) == table:

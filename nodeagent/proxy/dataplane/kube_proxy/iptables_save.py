@@ -1,7 +1,7 @@
-"""The text of iptables-save, and of what iptables-restore is given to remove kube-proxy's part of it (pure).
+"""The text of iptables-save, and the input of iptables-restore that removes kube-proxy's part of it (pure).
 
 Format: iptables/iptables-save.c. ``*table``, then ``:CHAIN POLICY [packets:bytes]`` with policy ``-`` for chains that
-somebody made, then ``-A CHAIN …``, then ``COMMIT``; text values are quoted, with ``\\`` before ``"``, ``'`` and ``\\``.
+are not built in, then ``-A CHAIN …``, then ``COMMIT``; text values are quoted, with ``\\`` before ``"``, ``'`` and ``\\``.
 """
 
 import re
@@ -16,7 +16,7 @@ _COUNTERS = re.compile(r"^\[\d+:\d+\] ")
 
 
 def parse_saved(text: str) -> tuple[IptablesTable, ...]:
-    """The tables of an iptables-save output, in its order. Lines that mean nothing here are passed over."""
+    """Returns the tables of an iptables-save output, in its order. Ignores lines of other kinds."""
     tables = []
     name = ""
     chains: dict[str, str | None] = {}
@@ -49,7 +49,7 @@ def _parse_rule(line: str) -> TableRule:
 
 
 def restore_input(removal: Removal) -> str:
-    """What removes it from one table, for ``iptables-restore --noflush``; all of it or, on an error, nothing.
+    """Returns the input for ``iptables-restore --noflush`` that removes everything from one table or, on an error, nothing.
 
     Naming a chain empties it, so that chains that lead to each other can be deleted in any order.
     """

@@ -1,4 +1,4 @@
-"""What its ipvs mode leaves besides rules and sets: virtual servers, and the interface `kube-ipvs0`."""
+"""What kube-proxy's ipvs mode leaves besides rules and sets: virtual servers, and the interface `kube-ipvs0`."""
 
 import errno
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ _SHOWN = 3
 class VirtualServers:
     """All virtual servers and `kube-ipvs0`, if that interface exists.
 
-    A running kube-proxy removes virtual servers that are not its own (save for `ipvs.excludeCIDRs`), so what is
-    there next to its interface is its own. Without the interface they are somebody else's and stay. The interface
-    goes last: it is what tells a second run that the first was interrupted.
+    A running kube-proxy removes virtual servers that are not its own (except those in `ipvs.excludeCIDRs`), so those that
+    exist next to its interface are its own. Without the interface they belong to another program and stay. The interface
+    is removed last: by it a second run sees that the first was interrupted.
     """
 
     def __init__(self, net: Path = Path("/proc/thread-self/net")) -> None:

@@ -18,14 +18,14 @@ _U32 = struct.Struct("=I")
 
 
 class VirtualServer(NamedTuple):
-    """One virtual server. key: the attributes by which the kernel knows it, as it sent them."""
+    """One virtual server. key: the attributes by which the kernel identifies it, as it sent them."""
 
     text: str
     key: bytes
 
 
 def family_request(name: str) -> Request:
-    """Asks for the number of a generic netlink family."""
+    """Returns the request for the number of a generic netlink family."""
     return Request(
         uapi.GENL_ID_CTRL, 0, _GENMSG.pack(uapi.CTRL_CMD_GETFAMILY, 1) + string(uapi.CTRL_ATTR_FAMILY_NAME, name)
     )
@@ -33,17 +33,17 @@ def family_request(name: str) -> Request:
 
 @reader
 def family_number(reply: memoryview) -> int:
-    """Of the reply to `family_request`."""
+    """Returns the number in the reply to `family_request`."""
     return int(_U16.unpack(attribute_map(reply[_GENMSG.size :])[uapi.CTRL_ATTR_FAMILY_ID])[0])
 
 
 def servers_request(family: int) -> Request:
-    """A dump of all virtual servers."""
+    """Returns the request for a dump of all virtual servers."""
     return Request(family, NLM_F_DUMP, _GENMSG.pack(uapi.IPVS_CMD_GET_SERVICE, uapi.IPVS_GENL_VERSION))
 
 
 def delete_request(family: int, server: VirtualServer) -> Request:
-    """Deletes one virtual server with its real servers."""
+    """Returns the request to delete one virtual server with its real servers."""
     return Request(
         family,
         0,
@@ -54,7 +54,7 @@ def delete_request(family: int, server: VirtualServer) -> Request:
 
 @reader
 def read_server(reply: memoryview) -> VirtualServer:
-    """One reply of the dump."""
+    """Returns the virtual server in one reply of the dump."""
     service = attribute_map(attribute_map(reply[_GENMSG.size :])[uapi.IPVS_CMD_ATTR_SERVICE])
     key: tuple[int, ...]
     if uapi.IPVS_SVC_ATTR_FWMARK in service:

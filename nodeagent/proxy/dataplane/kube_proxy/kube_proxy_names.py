@@ -1,9 +1,9 @@
-"""Which names are kube-proxy's (pure).
+"""Decides which names belong to kube-proxy (pure).
 
 From its own cleanup of 1.36: pkg/proxy/{iptables,ipvs,nftables}/cleanup.go, and pkg/proxy/ipvs/ipset.go for the sets.
 Not its own, and never touched, are the kubelet's chains (pkg/kubelet/kubelet_network_linux.go): KUBE-FIREWALL,
 KUBE-KUBELET-CANARY, KUBE-IPTABLES-HINT and, of old kubelets, KUBE-MARK-DROP. KUBE-MARK-MASQ and KUBE-POSTROUTING,
-which kubelets before 1.28 made too, go, as they go with `kube-proxy --cleanup`; such a kubelet makes its own again.
+which kubelets before 1.28 made too, are removed, as with `kube-proxy --cleanup`; such a kubelet makes its own again.
 """
 
 TABLE = "kube-proxy"
@@ -68,12 +68,12 @@ _SETS_OF_BOTH_FAMILIES = _SETS | {name.replace("KUBE-", "KUBE-6-", 1)[:_SET_NAME
 
 
 def is_chain(table: str, name: str) -> bool:
-    """Whether the chain of this iptables table is kube-proxy's."""
+    """Returns whether this chain of an iptables table is kube-proxy's."""
     return name in CHAINS.get(table, ()) or (table == "nat" and name.startswith(_SERVICE_CHAINS))
 
 
 def is_jump_comment(comment: str) -> bool:
-    """Whether kube-proxy writes such a comment on the rules that lead from a built-in chain to its own.
+    """Returns whether kube-proxy writes such a comment on the rules that lead from a built-in chain to its own.
 
     They are ``kubernetes service portals``, ``kubernetes postrouting rules``, ``kube-proxy firewall rules`` and so on.
     """
@@ -81,5 +81,5 @@ def is_jump_comment(comment: str) -> bool:
 
 
 def is_set(name: str) -> bool:
-    """Whether the ipset is kube-proxy's; those for IPv6 are called KUBE-6-…, cut to 31 characters."""
+    """Returns whether the ipset is kube-proxy's; names for IPv6 begin with KUBE-6-, cut to 31 characters."""
     return name in _SETS_OF_BOTH_FAMILIES

@@ -1,4 +1,4 @@
-"""All places where kube-proxy leaves something: look at them, remove what they hold, report what happened."""
+"""Looks at all places where kube-proxy leaves something, removes what they hold, and reports the result."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from nodeagent.proxy.dataplane.errors import DataplaneError
 
 
 class LeftoverError(DataplaneError):
-    """A place that could not be looked at or emptied; the text is one line that says what to do."""
+    """A place that could not be read or emptied; the text is one line that says what to do."""
 
 
 def nothing_to_remove() -> None:
-    """The removal of an empty finding."""
+    """Removes nothing: for an empty finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +27,16 @@ class Finding:
     remove: Callable[[], None] = nothing_to_remove
 
 
-class HidingPlace(Protocol):
-    """Somewhere in the kernel of this network namespace."""
+class CleanupTarget(Protocol):
+    """A place in the kernel of this network namespace where kube-proxy leaves something."""
 
     @property
     def name(self) -> str:
-        """Names the place in messages."""
+        """The name of the place in messages."""
         ...
 
     def look(self) -> Finding:
-        """What is there; nothing is changed. Raises DataplaneError, OSError."""
+        """Returns what the place holds; changes nothing. Raises DataplaneError, OSError."""
         ...
 
 
@@ -60,8 +60,8 @@ class Sweep:
     failed: tuple[Failed, ...]
 
 
-def sweep(places: Iterable[HidingPlace], *, dry_run: bool) -> Sweep:
-    """Look at every place, and unless it is a dry run, empty it before looking at the next.
+def sweep(places: Iterable[CleanupTarget], *, dry_run: bool) -> Sweep:
+    """Looks at every place and, unless it is a dry run, empties it before looking at the next.
 
     A place that fails does not stop the others.
     """

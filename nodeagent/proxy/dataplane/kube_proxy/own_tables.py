@@ -1,4 +1,4 @@
-"""The table `kube-proxy` of its nftables mode, one per family. Everything of that mode is in it."""
+"""The table `kube-proxy` of kube-proxy's nftables mode, one in each family. Everything of that mode is in it."""
 
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
@@ -24,7 +24,7 @@ class OwnTable:
         return "nftables"
 
     def look(self) -> Finding:
-        """Whether there is one. Raises NotPermitted."""
+        """Returns whether the table exists, as a finding. Raises NotPermitted."""
         try:
             self._socket.get(NFT_MSG_GETTABLE, nfproto(self._family), _TABLE)
         except FileNotFoundError:

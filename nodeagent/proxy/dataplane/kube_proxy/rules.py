@@ -1,4 +1,4 @@
-"""From the chains and rules of one iptables table to what of it is removed, and what must stay (pure)."""
+"""Decides from the chains and rules of one iptables table what is removed, and what must stay (pure)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from nodeagent.proxy.dataplane.kube_proxy import kube_proxy_names
 
 @dataclass(frozen=True, slots=True)
 class TableRule:
-    """A rule: the chain it is in, the chain it leads to (empty: none), its comment.
+    """A rule: the chain it is in, its target chain (empty: it has none), its comment.
 
     text: the rule behind ``-A CHAIN `` as iptables-save writes it; empty for one read from nf_tables.
     handle: its number in nf_tables; 0 for one of iptables-save.
@@ -28,7 +28,7 @@ class TableRule:
 
 @dataclass(frozen=True, slots=True)
 class IptablesTable:
-    """One table (``nat``, ``filter``, ``mangle``). chains: policy of each, None for one that somebody made."""
+    """One table (``nat``, ``filter``, ``mangle``). chains: policy of each, None for a chain that is not built in."""
 
     name: str
     chains: Mapping[str, str | None]
@@ -37,7 +37,7 @@ class IptablesTable:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A chain of kube-proxy that stays because of somebody else's rule, or of another chain that stays."""
+    """A chain of kube-proxy that stays because another program's rule, or another chain that stays, leads to it."""
 
     chain: str
     because: str
@@ -45,9 +45,9 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What is removed of a table: chains with all their rules (name → number of rules), and rules of other chains.
+    """What is removed from a table: chains with all their rules (name → number of rules), and rules of other chains.
 
-    accepts_in_forward: forwarded packets pass FORWARD, whose policy is to drop, only if something else accepts them.
+    accepts_in_forward: forwarded packets pass FORWARD, whose policy is to drop, only if another rule accepts them.
     """
 
     table: str
@@ -62,14 +62,14 @@ class Removal:
         return not self.chains and not self.rules
 
     def lines(self) -> Iterable[str]:
-        """One line for each thing that is removed."""
+        """Yields one line for each thing that is removed."""
         for rule in self.rules:
             yield f"{self.table}: rule {rule}"
         for chain, count in self.chains.items():
             yield f"{self.table}: chain {chain} ({count} rule{'' if count == 1 else 's'})"
 
     def notes(self) -> Iterable[str]:
-        """One line for each thing a person should know before."""
+        """Yields one line for each thing that the user should know before."""
         for kept in self.kept:
             yield f"{self.table}: chain {kept.chain} stays: {kept.because}"
         if self.accepts_in_forward:
@@ -80,11 +80,11 @@ class Removal:
 
 
 def plan_removal(table: IptablesTable) -> Removal:
-    """What to remove of a table.
+    """Returns what to remove from a table.
 
     Rules of kube-proxy are those in its chains, and those in built-in chains that lead to its chains and carry its
-    comment. A chain that a rule of somebody else leads to stays with all that it leads to: port mappings of some CNI
-    plugins use KUBE-MARK-MASQ (`externalSetMarkChain`), whose mark means something only with KUBE-POSTROUTING.
+    comment. A chain that a rule of another program leads to stays with all that it leads to: port mappings of some CNI
+    plugins use KUBE-MARK-MASQ (`externalSetMarkChain`), whose mark has an effect only with KUBE-POSTROUTING.
     """
     ours = {name for name in table.chains if kube_proxy_names.is_chain(table.name, name)}
     jumps = [rule for rule in table.rules if _is_jump(table, rule, ours)]
@@ -112,7 +112,7 @@ def _is_jump(table: IptablesTable, rule: TableRule, ours: set[str]) -> bool:
 
 
 def _kept(foreign: Iterable[TableRule], inside: Mapping[str, Iterable[TableRule]]) -> dict[str, str]:
-    """Why each chain that stays does, in the order in which they were found."""
+    """Returns the reason for each chain that stays, in the order in which they were found."""
     reasons: dict[str, str] = {}
     waiting = [(rule.target, f"the rule {rule} leads to it") for rule in foreign]
     while waiting:

@@ -1,4 +1,4 @@
-"""Whether a kube-proxy runs in this network namespace: it would write its rules again."""
+"""Finds out whether a kube-proxy runs in this network namespace: it would write its rules again."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from nodeagent.proxy.dataplane.kube_proxy import kube_proxy_names
 
 
 def running_kube_proxy(proc: Path = Path("/proc")) -> int | None:
-    """Its process id; None when no such process is visible from here (a container may see only its own processes)."""
+    """Returns its process id; None if no such process is visible from here (a container may see only its own processes)."""
     ours = _network_namespace(proc / "thread-self")
     for directory in proc.iterdir():
         if not directory.name.isdigit():

@@ -1,4 +1,4 @@
-"""Chains as values, and the options that decide which there are (pure)."""
+"""Chains as values, and the options that decide which chains exist (pure)."""
 
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
@@ -20,8 +20,11 @@ class PodDetection(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProgramOptions:
-    """What the rules depend on. interface: the bridge's name, or the prefix of pod interfaces. names: whether this node
-    answers names. pod_range: with detection by CIDR the only one, if the configuration has it; else the table's set is asked."""
+    """What the rules depend on.
+
+    interface: the bridge's name, or the prefix of pod interfaces. names: whether this node answers DNS queries.
+    pod_range: the only pod range, if pods are detected by CIDR and the configuration has it; else the table's set is looked up.
+    """
 
     pod_detection: PodDetection = PodDetection.NONE
     interface: str = ""
@@ -32,7 +35,7 @@ class ProgramOptions:
     pod_range: str = ""
 
     def specs(self) -> dict[str, SetSpec]:
-        """The sets of its table, by name."""
+        """Returns the sets of its table, by name."""
         wanted = schema.set_specs(counters=self.counters, endpoint_counters=self.endpoint_counters)
         return {spec.name: spec for spec in wanted}
 
@@ -48,7 +51,7 @@ class HookNumber(IntEnum):
 
 
 class ChainType(Enum):
-    """nat: the first packet of a connection, until some chain has translated it. filter: every packet."""
+    """nat: sees the first packet of a connection, until some chain has translated it. filter: sees every packet."""
 
     NAT = "nat"
     FILTER = "filter"

@@ -1,8 +1,8 @@
-"""Dispatch classes: the number a frontend maps to, and the chain that number leads to.
+"""Dispatch classes: the number that a frontend maps to, and the chain that this number leads to.
 
 A class says how an endpoint is picked: among how many, from which of the two lists, for an address or a node port,
 with or without client affinity. nft prints it as `major:minor` in hexadecimal; the minor number is the count.
-There is one chain per class in use, never one per service. A few numbers that are no count lead to what only some
+There is one chain for each class in use, never one for each service. A few numbers that are not a count lead to what only some
 frontends need: a look at the source, a refusal, a drop.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 MAX_BACKENDS = 0x7FFF
 CLUSTER_SCOPE_OFFSET = 0x8000
 STICKY_BIT = 0x10000
-"""Set in every affinity id: after the translation, the scratch field tells by it that there is something to learn."""
+"""Set in every affinity id: by it the scratch field shows, after the translation, that there is something to learn."""
 
 _CLUSTER_SCOPE = 0x1
 _NODE_PORT = 0x2
@@ -31,12 +31,12 @@ DISCARD_CHAIN = "discard"
 END_CHAINS = {REFUSE: REFUSE_CHAIN, DISCARD: DISCARD_CHAIN}
 SCOPE_CHAINS = {BY_SOURCE: BY_SOURCE_CHAIN, BY_SOURCE_NODE_PORT: BY_SOURCE_NODE_PORT_CHAIN}
 SPECIAL_CHAINS = {**END_CHAINS, **SCOPE_CHAINS, GUARDED: GUARDED_CHAIN}
-"""Class number → chain, for the classes that are always there."""
+"""Class number → chain, for the classes that always exist."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class PickClass:
-    """Pick one of `count` endpoints (1..MAX_BACKENDS)."""
+    """Picks one of `count` endpoints (1..MAX_BACKENDS)."""
 
     count: int
     cluster_scope: bool = False
@@ -55,7 +55,7 @@ class PickClass:
 
     @property
     def first_slot(self) -> int:
-        """The slots of this class are `count` numbers from here on."""
+        """The first of the `count` slots of this class."""
         return CLUSTER_SCOPE_OFFSET if self.cluster_scope else 0
 
     @property
@@ -68,7 +68,7 @@ class PickClass:
 
 
 def pick_class(number: int) -> PickClass | None:
-    """The pick class of a class number; None for the special classes and numbers that are no class."""
+    """Returns the pick class of a class number; None for the special classes and for other numbers."""
     major, count = number >> 16, number & 0xFFFF
     if not 1 <= count <= MAX_BACKENDS or major > (_CLUSTER_SCOPE | _NODE_PORT | _STICKY):
         return None

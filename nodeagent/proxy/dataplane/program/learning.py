@@ -1,8 +1,8 @@
 """After the translation: remember the chosen endpoint for clients with affinity, and clear the scratch field (pure).
 
 This happens in filter chains just behind the destination translation, where no other program's nat chain can prevent
-it. They see every packet, so their one rule asks the cheapest first: the scratch field is 0 in nearly all of them. They come
-with the first frontend that has affinity; nothing else leaves that field set.
+it. They see every packet, so their one rule tests the cheapest first: the scratch field is 0 in nearly all of them. The chains are
+added with the first frontend that has affinity; nothing else leaves that field set.
 """
 
 from nodeagent.model.addresses import Family
@@ -39,8 +39,8 @@ JUST_TRANSLATED: Rule = (
     Cmp(0, native_u32(IPS_DST_NAT)),
     Verdict(Code.GOTO, TRANSLATED_CHAIN),
 )
-"""The rule of their base chains. A connection is not confirmed until its first packet leaves the node or is delivered; all
-others, and packets that nobody translated, keep the priority they came with. (A new one it is until the first answer.)"""
+"""The rule of their base chains. A connection is not confirmed until its first packet leaves the node or is delivered; packets of
+confirmed connections, and untranslated ones, keep the priority they came with. (ct state stays new until the first answer.)"""
 
 
 def learn_chain_name(seconds: int, *, node_port: bool) -> str:
@@ -49,9 +49,9 @@ def learn_chain_name(seconds: int, *, node_port: bool) -> str:
 
 
 def learn_chain(family: Family, options: ProgramOptions, seconds: int, *, node_port: bool) -> Chain:
-    """Remember the chosen endpoint for the client, under the id of the list it was chosen from.
+    """Returns the chain that remembers the chosen endpoint for the client, under the id of the list it was chosen from.
 
-    Pods and the node itself were served from the cluster-wide list where a frontend has one of its own; what they
+    Pods and the node itself are served from the cluster-wide list if a frontend has one; what they
     learn there must not bind them in the local list, so their rule ends the chain.
     """
     regs = Loader(family)
@@ -79,7 +79,7 @@ def learn_chain(family: Family, options: ProgramOptions, seconds: int, *, node_p
 
 
 def learning_chains(family: Family) -> tuple[Chain, ...]:
-    """What the base chains lead to: learn, if an id is there, then clear the scratch field."""
+    """Returns the chains that the base chains lead to: learn, if an id is there, then clear the scratch field."""
     regs = Loader(family)
     sticky: Rule = (
         Meta(0, MetaKey.PRIORITY),
@@ -100,7 +100,7 @@ def learning_chains(family: Family) -> tuple[Chain, ...]:
 
 
 def _unless_node_port(regs: Loader) -> tuple[Rule, ...]:
-    """Leaves the chain for a connection to an address: its port may be the number of somebody's node port."""
+    """Returns rules that leave the chain for a connection to an address: its port may be the number of another Service's node port."""
     leave = Verdict(Code.RETURN)
     return (
         (regs.original_destination(0), Lookup(schema.CLUSTER_IPS, 0), leave),

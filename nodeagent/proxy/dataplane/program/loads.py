@@ -1,4 +1,4 @@
-"""How rules load keys into registers, and the two idioms all our lookups are made of (pure).
+"""How rules load keys into registers, and the two idioms of which all our lookups are made (pure).
 
 A key is loaded from register 0 on, field by field. A lookup that misses ends its rule, which is why a scratch value is
 set and used within one rule.
@@ -44,7 +44,7 @@ class Loader:
 
     @property
     def words(self) -> int:
-        """Registers an address fills."""
+        """The number of registers that an address fills."""
         return self.family.address_length // 4
 
     @property
@@ -57,7 +57,7 @@ class Loader:
         return self.source_start(reg, self.family.address_length)
 
     def source_start(self, reg: int, length: int) -> Payload:
-        """So many bytes of saddr."""
+        """Loads the first `length` bytes of saddr."""
         return Payload(reg, PayloadBase.NETWORK, 12 if self.family is Family.IPV4 else 8, length)
 
     def destination(self, reg: int) -> Payload:
@@ -79,7 +79,7 @@ class Loader:
         return (self.source(0), Meta(self.words, MetaKey.L4PROTO), sport)
 
     def original_frontend(self) -> Rule:
-        """The same of the connection's original tuple, in a packet that is translated already."""
+        """Loads the same from the connection's original tuple, in a packet that is already translated."""
         return (
             *_KNOWN_TRANSPORT,
             self.original_destination(0),
@@ -92,7 +92,7 @@ class Loader:
         return (Meta(0, MetaKey.L4PROTO), port(1))
 
     def original_node_port(self) -> Rule:
-        """The same of the original tuple, if its destination is one where node ports answer."""
+        """Loads the same from the original tuple, if its destination is an address where node ports answer."""
         return (
             self.original_destination(0),
             Lookup(schema.NODEPORT_ADDRESSES, 0),
@@ -124,9 +124,9 @@ FROM_NODE: Rule = (FibType(0, source=True), Cmp(0, native_u32(RTN_LOCAL)))
 
 
 def from_pod(regs: Loader, options: ProgramOptions, *, invert: bool = False) -> Rule:
-    """Matches traffic of pods (inverted: of anyone else); empty when pods cannot be detected.
+    """Matches traffic of pods (inverted: all other traffic); empty if pods cannot be detected.
 
-    Behind `prerouting` it says this only of what has an input interface, where pods are detected by that.
+    With detection by interface, this is true behind `prerouting` only for packets that have an input interface.
     """
     match options.pod_detection:
         case PodDetection.NONE:
@@ -140,14 +140,14 @@ def from_pod(regs: Loader, options: ProgramOptions, *, invert: bool = False) -> 
 
 
 def to_pods_interface(options: ProgramOptions, *, invert: bool = False) -> Rule:
-    """Matches what leaves by the interface of pods (inverted: by another); empty unless pods are detected by that."""
+    """Matches what leaves by the interface of pods (inverted: by another); empty unless pods are detected by interface."""
     if options.pod_detection in {PodDetection.INTERFACE, PodDetection.INTERFACE_PREFIX}:
         return _by_pod_interface(MetaKey.OIFNAME, options, invert=invert)
     return ()
 
 
 def _by_pod_interface(key: MetaKey, options: ProgramOptions, *, invert: bool) -> Rule:
-    """The name is compared with all of its 16 bytes, or a prefix with as many as it has."""
+    """Compares an interface's name with all of its 16 bytes, or with as many as the prefix has."""
     name = options.interface.encode()
     if options.pod_detection is PodDetection.INTERFACE:
         name = name.ljust(_IFNAMSIZ, b"\0")
@@ -155,7 +155,7 @@ def _by_pod_interface(key: MetaKey, options: ProgramOptions, *, invert: bool) ->
 
 
 def _source_within(regs: Loader, cidr: str, *, invert: bool) -> Rule:
-    """saddr CIDR, in the form that nft gives it: of a prefix of whole bytes only these are loaded."""
+    """Matches saddr CIDR, in the form that nft gives it: of a prefix of whole bytes only these are loaded."""
     network = ip_network(cidr)
     start, rest = divmod(network.prefixlen, 8)
     first = network.network_address.packed
@@ -165,7 +165,7 @@ def _source_within(regs: Loader, cidr: str, *, invert: bool) -> Rule:
 
 
 def port(reg: int) -> Payload:
-    """The destination port; TCP, UDP and SCTP have it at the same place."""
+    """Loads the destination port; TCP, UDP and SCTP have it at the same place."""
     return Payload(reg, PayloadBase.TRANSPORT, 2, 2)
 
 

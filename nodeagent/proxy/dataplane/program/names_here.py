@@ -1,7 +1,7 @@
-"""Queries to the node's own DNS process: kept from translation, datagrams from connection tracking too (pure).
+"""Exempts queries to the node's own DNS process from translation, and datagrams from connection tracking too (pure).
 
-The sets say where it answers now. What they lead to must be there: an address of the node, and a socket bound to it;
-else the rule ends, and the query goes where the DNS Service leads.
+The sets say where the process answers now. An address of the node and a socket bound to it must exist there;
+if not, the rule ends, and the query goes where the DNS Service leads.
 """
 
 from nodeagent.model.addresses import Family, Protocol
@@ -30,7 +30,7 @@ from nodeagent.wire.netlink.uapi.rtnetlink import RTN_LOCAL
 BEFORE_TRACKING = -300
 """NF_IP_PRI_RAW: before connection tracking (-200), behind the reassembly of fragments (-400)."""
 _SYN = 0x02
-"""Of the flags in byte 13 of a TCP header (RFC 9293, 3.1)."""
+"""Bit of byte 13 of a TCP header (RFC 9293, 3.1)."""
 
 _AT_THE_NODE: Rule = (FibType(0, source=False), Cmp(0, native_u32(RTN_LOCAL)))
 _FOR_A_SOCKET: Rule = (SocketWildcard(0), Cmp(0, b"\0"))
@@ -42,12 +42,12 @@ _WITHIN_A_CONNECTION: Rule = (
     Mask(0, bytes((_SYN,))),
     Cmp(0, b"\0"),
 )
-"""The socket of a connection that is not accepted yet says nothing of its address."""
+"""The socket of a connection that is not accepted yet does not show its address."""
 _ARRIVING, _LEAVING = HookNumber.PREROUTING, HookNumber.OUTPUT
 
 
 def names_chains(family: Family) -> tuple[Chain, ...]:
-    """What connection tracking shall not see: queries that are answered here, and their answers."""
+    """Returns the chains that exempt from connection tracking: queries that are answered here, and their answers."""
     regs = Loader(family)
     query: Rule = (*regs.frontend(), Lookup(schema.DNS_UNTRACKED, 0), *_AT_THE_NODE)
     answer: Rule = (*regs.sender(), Lookup(schema.DNS_REPLIES, 0), Untracked())
@@ -60,7 +60,7 @@ def names_chains(family: Family) -> tuple[Chain, ...]:
 
 
 def answered_in_connections(family: Family, *, arriving: bool) -> Rule:
-    """Translated to where it goes anyway, so that no other program's rules for addresses of the node take it."""
+    """Translates a query to its own destination, so that no other program's rules for addresses of the node take it."""
     regs = Loader(family)
     there = _FOR_A_SOCKET if arriving else ()
     query: Rule = (*regs.frontend(), Lookup(schema.DNS_TRACKED, 0), *_AT_THE_NODE, *there)

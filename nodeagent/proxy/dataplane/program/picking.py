@@ -1,10 +1,10 @@
-"""From a frontend's class to an endpoint, a refusal or a drop (pure).
+"""Chains from a frontend's class to an endpoint, a refusal or a drop (pure).
 
 A frontend of an ordinary service costs three lookups: its class, the chain, the endpoint. What only some frontends have
-(source ranges, a second list of endpoints, affinity) stands in chains that only their classes lead to.
+(source ranges, a second list of endpoints, affinity) is in chains that only their classes lead to.
 
-A commit may come between two lookups of one packet. Then the second one may miss, and the rule ends; every chain here
-therefore ends in a drop, and never lets an untranslated packet go on to the sockets of this host.
+A commit may come between two lookups of one packet. Then the second one may miss, and the rule ends; so every chain here
+ends in a drop, and never lets an untranslated packet go on to the sockets of this host.
 """
 
 from nodeagent.model.addresses import Family, Protocol
@@ -45,11 +45,11 @@ _DROP: Rule = (Verdict(Code.DROP),)
 
 
 def pick_chain(family: Family, pick: PickClass) -> Chain:
-    """The chain of one class: the endpoint of a random slot.
+    """Returns the chain of one class: the endpoint of a random slot.
 
-    A sticky one first looks whether the client had an endpoint before; the id under which it did stays in the scratch field until
-    it is learned. All others leave that field clear. A slot that a commit has just taken away leads to the first slot, which
-    a frontend with endpoints always has; to nft, 1 number at random is how a constant is written in a key.
+    A sticky one first looks up whether the client had an endpoint before; the id for that stays in the scratch field until
+    the endpoint is learned. All others leave that field clear. A slot that a commit has just removed leads to the first slot, which
+    a frontend with endpoints always has; nft writes a constant in a key as a random choice of 1 number.
     """
     regs = Loader(family)
     words = regs.words
@@ -78,14 +78,14 @@ def pick_chain(family: Family, pick: PickClass) -> Chain:
 
 
 def sticky_ids(*, node_port: bool, cluster_scope: bool) -> str:
-    """The map of affinity ids for one of a frontend's lists."""
+    """Returns the name of the map of affinity ids for one of a frontend's lists."""
     if node_port:
         return schema.NODEPORT_STICKY_IDS_CLUSTER_SCOPE if cluster_scope else schema.NODEPORT_STICKY_IDS
     return schema.STICKY_IDS_CLUSTER_SCOPE if cluster_scope else schema.STICKY_IDS
 
 
 def special_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
-    """The chains of the classes that are always there, and the one that looks for node ports."""
+    """Returns the chains of the classes that always exist, and the one that looks up node ports."""
     return (
         refuse_chain(family),
         Chain(DISCARD_CHAIN, (_DROP,)),
@@ -97,7 +97,7 @@ def special_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]
 
 
 def refuse_chain(family: Family) -> Chain:
-    """Fail fast: a reset for TCP (IPv6 clients wait a second on ICMPv6 errors), port unreachable for the rest.
+    """Returns the chain that refuses fast: a reset for TCP (IPv6 clients wait a second on ICMPv6 errors), port unreachable for the rest.
 
     A reset of our own, answering a node's connection to an address that is also its source, passes the output hook
     as a packet to that very frontend; it must get through or the client waits.
@@ -121,7 +121,7 @@ def refuse_chain(family: Family) -> Chain:
 
 
 def _by_source_chain(family: Family, options: ProgramOptions, *, node_port: bool) -> Chain:
-    """Two lists (externalTrafficPolicy: Local): pods and this node use the cluster-wide one, others the local one."""
+    """Returns the chain for two lists (externalTrafficPolicy: Local): pods and this node use the cluster-wide one, others the local one."""
     regs = Loader(family)
     key = regs.node_port() if node_port else regs.frontend()
     wide = schema.NODEPORTS_CLUSTER_SCOPE if node_port else schema.FRONTENDS_CLUSTER_SCOPE
@@ -138,7 +138,7 @@ def _by_source_chain(family: Family, options: ProgramOptions, *, node_port: bool
 
 
 def _guarded_chain(family: Family) -> Chain:
-    """Source ranges come before everything else, also before a refusal."""
+    """Returns the chain that tests source ranges before everything else, even before a refusal."""
     regs = Loader(family)
     outside: Rule = (
         *regs.frontend(),
@@ -152,7 +152,7 @@ def _guarded_chain(family: Family) -> Chain:
 
 
 def _to_node_chain(family: Family) -> Chain:
-    """Node ports, at addresses where they answer; what is no node port goes on untranslated."""
+    """Returns the chain for node ports, at addresses where they answer; other packets go on untranslated."""
     regs = Loader(family)
     local: Rule = (FibType(0, source=False), Cmp(0, native_u32(RTN_LOCAL)))
     return Chain(TO_NODE_CHAIN, ((*local, *follow(regs.node_port(), schema.NODEPORTS, schema.DISPATCH)),))

@@ -1,7 +1,7 @@
 """The constant program: base chains, the chains they lead to, and when a new one is needed.
 
 The rules know no service. They depend on a few options and, for the small pick and learn chains, on which endpoint
-counts and affinity timeouts are in use. docs/dataplane.md tells the story of a packet through them.
+counts and affinity timeouts are in use. docs/dataplane.md describes the path of a packet through them.
 
 What every rule may rely on: nat chains see only the first packet of a connection (nf_nat_core.c), so established
 connections never pass there. skb->priority is the scratch field between rules; it is cleared with the translation, or
@@ -36,12 +36,12 @@ from nodeagent.wire.netlink.nf_tables.expressions import (
 )
 
 BEFORE_DSTNAT = -105
-"""Before dstnat (-100), where other programs translate: a ClusterIP is a local address, so rules that take all that is
+"""Before dstnat (-100), where other programs translate. A ClusterIP is a local address, so rules for everything that is
 addressed to the node (`--dst-type LOCAL`: CNI portmap, Docker) would take it first."""
 BEHIND_DSTNAT = -99
 """Behind every nat chain of the hook, whatever its priority among nat chains."""
 AFTER_ALL_DSTNAT = 1000
-"""Among nat chains the last one: it sees what nobody has translated."""
+"""The last one among nat chains: it sees what no program has translated."""
 BEFORE_SRCNAT = 95
 _ICMP = {Family.IPV4: 1, Family.IPV6: 58}
 _ICMPV6_ECHO_REQUEST = 128
@@ -50,7 +50,7 @@ _ICMPV6_ECHO_REQUEST = 128
 def build_program(
     family: Family, options: ProgramOptions, classes: Iterable[PickClass], timeouts: Iterable[int]
 ) -> Program:
-    """The program with a chain for each class and each affinity timeout (seconds) given."""
+    """Returns the program with a chain for each class and each affinity timeout (seconds) given."""
     classes = sorted(set(classes))
     timeouts = sorted(set(timeouts))
     chains = (
@@ -66,7 +66,7 @@ def build_program(
 
 
 def timeout_chains(family: Family, options: ProgramOptions, timeouts: Iterable[int]) -> tuple[Chain, ...]:
-    """What learns for one affinity timeout, addresses and node ports, for each."""
+    """Returns the two chains that learn for each affinity timeout: one for addresses, one for node ports."""
     return tuple(
         learn_chain(family, options, seconds, node_port=node_port)
         for seconds in timeouts
@@ -75,8 +75,8 @@ def timeout_chains(family: Family, options: ProgramOptions, timeouts: Iterable[i
 
 
 def affinity_chains(family: Family) -> tuple[Chain, ...]:
-    """What leads to these, as soon as there is an affinity timeout; a hook costs every packet that passes. A chain stands behind
-    those that its rules lead to."""
+    """Returns the chains that lead to these, needed only if there is an affinity timeout: a hook costs time for every packet. A chain
+    comes after those that its rules lead to."""
     return (
         *learning_chains(family),
         Chain("prerouting-translated", (JUST_TRANSLATED,), _behind_translation(HookNumber.PREROUTING)),
@@ -89,7 +89,7 @@ def _behind_translation(at: HookNumber) -> Hook:
 
 
 def verdict_elements(classes: Iterable[PickClass], timeouts: Iterable[int]) -> dict[str, dict[bytes, str]]:
-    """Elements of the verdict maps, as map name → key → chain (always by goto).
+    """Returns the elements of the verdict maps, as map name → key → chain (always by goto).
 
     A chain that a map leads to cannot use the same map again: to the kernel that is a loop (EMLINK,
     nf_tables_api.c nft_chain_validate). Hence a map for each step of a look at the source.
@@ -106,7 +106,7 @@ def verdict_elements(classes: Iterable[PickClass], timeouts: Iterable[int]) -> d
 
 
 def leading_elements(classes: Iterable[PickClass], timeouts: Iterable[int]) -> dict[str, dict[bytes, str]]:
-    """Those of the verdict maps that come and go with these classes and timeouts."""
+    """Returns the elements of the verdict maps that exist only for these classes and timeouts."""
     always = verdict_elements((), ())
     return {
         name: {key: chain for key, chain in elements.items() if key not in always[name]}
@@ -115,7 +115,7 @@ def leading_elements(classes: Iterable[PickClass], timeouts: Iterable[int]) -> d
 
 
 def behind(program: Program) -> Program:
-    """The same program, entered at each hook just after a table with the program itself: it meets what that one leaves."""
+    """Returns the same program, entered at each hook just after a table with the program itself: it sees what that one leaves."""
     return replace(program, chains=tuple(map(_one_later, program.chains)))
 
 
@@ -129,7 +129,7 @@ def _keyed(chains: Mapping[int, str]) -> dict[bytes, str]:
 
 
 def _base_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
-    """Where the kernel enters whatever the services are, in the order in which a connection's first packet passes."""
+    """Returns the base chains of every program, in the order in which a connection's first packet passes them."""
     services, unclaimed = _service_rules(family), _unclaimed_rules(family)
     pre, out, post = HookNumber.PREROUTING, HookNumber.OUTPUT, HookNumber.POSTROUTING
     arriving, leaving = (
@@ -145,12 +145,12 @@ def _base_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
 
 
 def _service_rules(family: Family) -> tuple[Rule, ...]:
-    """From a packet's destination to the chain of its class.
+    """Returns the rules from a packet's destination to the chain of its class.
 
     Addresses come before node ports, so a ClusterIP that is also an address of this node never answers on a node port.
-    Whatever a ClusterIP does not serve is refused, which is what keeps daemons of the host and node-wide rules of others
-    off the ClusterIPs (ICMP passes: a ClusterIP answers ping). Of packets to elsewhere only the block is looked up, in a set
-    so small that it is always at hand, and not the address among all ClusterIPs.
+    What a ClusterIP does not serve is refused, which protects the ClusterIPs from daemons of the host and node-wide rules of other
+    programs (ICMP passes: a ClusterIP answers ping). Of packets to elsewhere only the block is looked up, in a set
+    so small that it stays in the processor's cache, and not the address among all ClusterIPs.
     """
     regs = Loader(family)
     return (
@@ -171,7 +171,8 @@ def _service_rules(family: Family) -> tuple[Rule, ...]:
 
 
 def _ping_rule(regs: Loader) -> Rule:
-    """A ClusterIP that the node reaches by the route of its range is not local (`model/carried.py`); an address that is answers."""
+    """Returns the rule that lets ClusterIPs answer ping that are not local, because the node reaches them by the route of their range
+    (`model/carried.py`): it translates to an address that answers."""
     return (
         Meta(0, MetaKey.L4PROTO),
         Cmp(0, bytes((_ICMP[regs.family],))),
@@ -186,7 +187,7 @@ def _ping_rule(regs: Loader) -> Rule:
 
 
 def _unclaimed_rules(family: Family) -> tuple[Rule, ...]:
-    """Addresses of the service range that nobody has, neither we nor another proxy, are dropped."""
+    """Returns the rule that drops packets to addresses of the service range that no Service of ours or of another proxy has."""
     regs = Loader(family)
     return (
         (

@@ -1,7 +1,7 @@
 """The sets and maps of the table: names, key and value types, flags.
 
-One table `nodeagent` per family, the same shape in both. Names are for the people who run `nft list table`.
-Bump SCHEMA when a set changes its name, type or meaning: a table of another schema is replaced as a whole.
+One table `nodeagent` in each family, the same shape in both. Names are for people who run `nft list table`.
+Raise SCHEMA when a set changes its name, type or meaning: a table of another schema is replaced as a whole.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ COMMENT_PREFIX = f"schema {SCHEMA}:"
 class FieldType(Enum):
     """A datatype of nft (libnftables' numbers, include/datatype.h) and its length; addresses depend on the family.
 
-    A slot is what `numgen` draws, to nft an integer of any length: `typeof` tells which.
+    A slot is the result of `numgen`, for nft an integer of any length: `typeof` defines its length.
     """
 
     ADDRESS = (0, 0)
@@ -51,9 +51,9 @@ A, L4, PORT, CLASS, SLOT = FieldType.ADDRESS, FieldType.PROTOCOL, FieldType.PORT
 
 @dataclass(frozen=True, slots=True)
 class SetSpec:
-    """One named set or map. `counter`: every element counts packets and bytes. `size`: a hard limit, else growing.
+    """One named set or map. `counter`: every element counts packets and bytes. `size`: a hard limit; None: it grows.
 
-    commented: elements carry a name for people; in an image it stands behind the value.
+    commented: elements carry a name for people; in an image it follows the value.
     """
 
     name: str
@@ -86,23 +86,23 @@ class SetSpec:
         return flags
 
     def key_length(self, family: Family) -> int:
-        """Bytes of a key: every field of a concatenation padded to four; a lone field as it is."""
+        """Returns the bytes of a key: every field of a concatenation padded to four; a lone field unpadded."""
         return _length(self.key, family)
 
     def data_length(self, family: Family) -> int:
-        """Bytes of a value; 0 for a set."""
+        """Returns the bytes of a value; 0 for a set."""
         return _length(self.data, family)
 
     def key_type(self, family: Family) -> int:
-        """nft's type number: six bits a field, the first one highest."""
+        """Returns nft's type number of the key: six bits a field, the first one highest."""
         return _type(self.key, family)
 
     def data_type(self, family: Family) -> int:
-        """The value's type number; 0 for a set."""
+        """Returns the value's type number; 0 for a set."""
         return _type(self.data, family)
 
     def form(self, family: Family) -> ElementForm:
-        """How its elements look in messages."""
+        """Returns the form of its elements in messages."""
         return ElementForm(
             self.key_length(family),
             self.data_length(family),
@@ -115,7 +115,7 @@ class SetSpec:
         )
 
     def field_lengths(self, family: Family) -> tuple[int, ...]:
-        """Unpadded lengths of the key's fields."""
+        """Returns the unpadded lengths of the key's fields."""
         return tuple(_field_length(kind, family) for kind in self.key)
 
 
@@ -179,13 +179,13 @@ CLUSTER_IP_BLOCK_MASKS: Mapping[Family, bytes] = {
     Family.IPV4: bytes.fromhex("ffff0000"),
     Family.IPV6: bytes.fromhex("ff" * 14 + "0000"),
 }
-"""What of a ClusterIP is its block: a service range has few of them, so looking for one is cheap."""
+"""Which bits of a ClusterIP are its block: a service range has few blocks, so looking one up is cheap."""
 
 DISPATCH_SIZE = 4096
 """In a map of fixed size and keys of four bytes the kernel finds an element faster (nft_set_hash.c, nft_hash_lookup_fast).
-For as many classes at once there would have to be a million of endpoints; those that nobody uses any more go after a while."""
+So many classes at once would need a million endpoints; classes without endpoints are removed after a while."""
 ONLY_BLOCKS_SIZE = 1024
-"""As fast. A service range of the API has 16 at most by IPv6 and 256 by IPv4."""
+"""Fixed, to be as fast. A service range of the API has at most 16 blocks in IPv6 and 256 in IPv4."""
 AFFINITY_SIZE = 1 << 17
 AFFINITY_DEFAULT_TIMEOUT_SECONDS = DEFAULT_AFFINITY_SECONDS
 
@@ -195,10 +195,10 @@ _NODEPORT_ENDPOINT = (L4, PORT, A, PORT)
 
 
 def set_specs(*, counters: bool, endpoint_counters: bool = False) -> tuple[SetSpec, ...]:
-    """Every set and map of the table, in the order of a packet's way through them.
+    """Returns every set and map of the table, in the order in which a packet passes them.
 
-    counters: count connections per frontend (4-5 % of the load time, 44 bytes an element). endpoint_counters: and how often
-    each endpoint was picked.
+    counters: count connections of each frontend (4-5 % of the load time, 44 bytes an element).
+    endpoint_counters: also count how often each endpoint was picked.
     """
     return (
         SetSpec(DNS_UNTRACKED, _FRONTEND, comment="names are answered here, without connection tracking"),

@@ -1,12 +1,12 @@
-"""Which translated connections get their source rewritten (pure).
+"""Decides which translated connections get their source rewritten (pure).
 
-Decided in postrouting from the connection's original tuple; no packet mark is needed. The order tells the kinds of
-frontends apart: ClusterIPs, then addresses whose source is always rewritten, then addresses that keep it, and only then
-node ports, which share numbers with anything. A node port counts only together with an endpoint it leads to: another
+Decided in postrouting from the connection's original tuple; no packet mark is needed. The order distinguishes the kinds of
+frontends: ClusterIPs, then addresses whose source is always rewritten, then addresses that keep it, and only then
+node ports, whose numbers any other destination may have too. A node port counts only together with an endpoint it leads to: another
 program may have translated a connection to the same port of some other address.
 
-Where pods can be detected, what is not a pod's parts from the rest first. For what is left nothing but ClusterIPs can be the
-destination in some blocks of addresses, which spares most connections the look at all ClusterIPs, which are thousands.
+If pods can be detected, connections that do not come from pods are separated first. For the rest, some blocks of addresses contain
+no possible destination but ClusterIPs; that spares most connections the lookup among all ClusterIPs, which are thousands.
 """
 
 from nodeagent.model.addresses import Family
@@ -46,7 +46,7 @@ _HAS_NO_INPUT: Rule = (Meta(0, MetaKey.IIF), Cmp(0, native_u32(0)))
 
 
 def source_rules(family: Family, options: ProgramOptions) -> tuple[Rule, ...]:
-    """The rules of the postrouting base chain."""
+    """Returns the rules of the postrouting base chain."""
     regs = Loader(family)
     untranslated: Rule = (*NOT_TRANSLATED, Verdict(Code.RETURN))
     others: Rule = (Verdict(Code.GOTO, _FROM_OTHER_ADDRESS),)
@@ -62,7 +62,7 @@ def source_rules(family: Family, options: ProgramOptions) -> tuple[Rule, ...]:
 
 
 def source_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
-    """What postrouting leads to."""
+    """Returns the chains that postrouting leads to."""
     regs = Loader(family)
     meets_itself: Rule = (regs.source(0), regs.destination(regs.words), Lookup(schema.HAIRPIN, 0))
     itself: Rule = (*meets_itself, _REWRITE)
@@ -84,10 +84,10 @@ def _all_to_cluster_ips(regs: Loader) -> Rule:
 
 
 def _not_from_pods(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
-    """What is not a pod's, where pods can be detected.
+    """Returns rules that match what does not come from pods, if pods can be detected.
 
-    Where they are detected by their interface, a packet that a bridge carried from one port to another has none but that by which
-    it leaves: the bridge. So has a packet of the node to a pod of that bridge, which only its source tells apart.
+    With detection by interface, a packet that a bridge carried from one port to another has only its output interface: the bridge. The
+    same is true of a packet of the node to a pod of that bridge; only its source distinguishes it.
     """
     not_from_pod = from_pod(regs, options, invert=True)
     if not not_from_pod:
@@ -99,16 +99,16 @@ def _not_from_pods(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
 
 
 def _kept(regs: Loader) -> tuple[Rule, ...]:
-    """Who has a source that shall stay, and connects to where no address but ClusterIPs leads anywhere, keeps it unless it meets
-    itself.
+    """Returns rules for connections that keep their source: from pods, to blocks where only ClusterIPs lead anywhere, except connections
+    of a pod to itself.
 
-    By IPv4 the source may be a ClusterIP (`_from_itself`), so where it is near one that is looked at first. What was routed is
-    spared this.
+    In IPv4 the source may be a ClusterIP (`_from_itself`), so it is tested first whether the source is near one. Routed packets
+    need no such test.
     """
-    near = schema.CLUSTER_IP_BLOCK_MASKS[regs.family]
+    block_mask = schema.CLUSTER_IP_BLOCK_MASKS[regs.family]
     keeps: Rule = (
         regs.original_destination(0),
-        Mask(0, near),
+        Mask(0, block_mask),
         Lookup(schema.CLUSTER_IP_ONLY_BLOCKS, 0),
         regs.source(0),
         regs.destination(regs.words),
@@ -117,13 +117,13 @@ def _kept(regs: Loader) -> tuple[Rule, ...]:
     )
     if regs.family is Family.IPV6:
         return (keeps,)
-    far_away: Rule = (regs.source(0), Mask(0, near), Lookup(schema.CLUSTER_IP_BLOCKS, 0, invert=True))
+    far_away: Rule = (regs.source(0), Mask(0, block_mask), Lookup(schema.CLUSTER_IP_BLOCKS, 0, invert=True))
     return ((*_HAS_INPUT, *keeps), (*_HAS_NO_INPUT, *far_away, *keeps))
 
 
 def _from_itself(regs: Loader) -> tuple[Rule, ...]:
-    """By IPv4 a program of the node that leaves its source to the kernel has the ClusterIP for it while the node has no address that
-    routes could prefer; no answer would come to it from elsewhere."""
+    """Returns the rule for the node's own connections that have a ClusterIP as their source. In IPv4 the kernel chooses that source while
+    the node has no address that routes could prefer; no answer from elsewhere would reach it."""
     if regs.family is Family.IPV6:
         return ()
     return ((*_HAS_NO_INPUT, regs.source(0), Lookup(schema.CLUSTER_IPS, 0), _REWRITE),)

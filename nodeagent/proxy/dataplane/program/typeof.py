@@ -1,6 +1,6 @@
 """User data of a set, which the nft program reads: byte orders, `typeof` and a comment (pure).
 
-The kernel keeps it unread. nft needs `typeof` to list and load a key with a slot: the type of what `numgen` draws has no length
+The kernel only stores it. nft needs `typeof` to list and load a key with a slot: the type of the result of `numgen` has no length
 of its own. Numbers are those of nft 1.0.2, 1.0.6 and 1.1.3 (include/expression.h, include/proto.h, src/numgen.c, libnftnl/udata.h).
 """
 
@@ -33,7 +33,7 @@ _SLOTS = CLUSTER_SCOPE_OFFSET + MAX_BACKENDS + 1
 
 
 def set_user_data(spec: SetSpec, family: Family) -> bytes:
-    """Type, length and value each; of a byte order only where nft would print a lone classid swapped without."""
+    """Returns entries of type, length and value. A byte order is given only where nft would otherwise print a lone classid swapped."""
     entries = []
     if spec.key == (FieldType.CLASS,):
         entries.append((NFTNL_UDATA_SET_KEYBYTEORDER, _u32(_BYTE_ORDER_HOST)))

@@ -22,7 +22,7 @@ from nodeagent.proxy.dataplane.image.image import empty_image
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import Chain, PodDetection, Program, ProgramOptions
 from nodeagent.proxy.dataplane.program.program import build_program
-from nodeagent.proxy.dataplane.source_ports import PORTS, Crowd
+from nodeagent.proxy.dataplane.source_ports import PORTS, PortShortage
 
 from .conftest import NODE, Routes
 from .test_others_walk import DROP, match, payload, table
@@ -196,7 +196,7 @@ def test_a_connection_that_hangs_at_an_endpoint_that_is_gone_is_named_with_what_
     ],
 )
 def test_source_ports_that_run_out_matter_to_those_who_need_one(count: int, begins: str, ends: str) -> None:
-    crowds = (Crowd(Protocol.TCP, "192.168.0.2", ("10.244.1.10", 8080), count),)
+    crowds = (PortShortage(Protocol.TCP, "192.168.0.2", ("10.244.1.10", 8080), count),)
     node = node_with(frontend(Route(PODS)))
     told = report(node, "203.0.113.9", connections=Connections(count, 1 << 20, crowds=crowds))
     assert told.verdict.startswith(begins)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from nodeagent.model.addresses import Protocol
 from nodeagent.proxy.dataplane.source_port_watch import SourcePortWatch
-from nodeagent.proxy.dataplane.source_ports import PORTS, Crowd
+from nodeagent.proxy.dataplane.source_ports import PORTS, PortShortage
 from nodeagent.proxy.dataplane.walk_rest import REST
 
 ENDPOINT = ("10.244.1.10", 8080)
@@ -20,10 +20,10 @@ class Node:
         self.crowded = True
         self.walks = 0
         self.error: OSError | None = None
-        self.found: tuple[Crowd, ...] = (Crowd(Protocol.TCP, "10.244.1.1", ENDPOINT, 60000),)
+        self.found: tuple[PortShortage, ...] = (PortShortage(Protocol.TCP, "10.244.1.1", ENDPOINT, 60000),)
         self.watch = SourcePortWatch(lambda: self.crowded, self._walk, lambda: self.now)
 
-    def _walk(self, stop: Callable[[], bool]) -> tuple[Crowd, ...]:
+    def _walk(self, stop: Callable[[], bool]) -> tuple[PortShortage, ...]:
         assert not stop()
         self.walks += 1
         self.now += WALK_SECONDS
@@ -65,10 +65,10 @@ def test_the_text_stays_the_same_while_the_count_changes() -> None:
     node = Node()
     first = node.look()
     node.now += REST
-    node.found = (Crowd(Protocol.TCP, "10.244.1.1", ENDPOINT, 61000),)
+    node.found = (PortShortage(Protocol.TCP, "10.244.1.1", ENDPOINT, 61000),)
     assert node.look() == first
     node.now += REST
-    node.found = (Crowd(Protocol.TCP, "10.244.1.1", ENDPOINT, PORTS),)
+    node.found = (PortShortage(Protocol.TCP, "10.244.1.1", ENDPOINT, PORTS),)
     [full] = node.look()
     assert full.startswith(
         "all of the 64512 ports of 10.244.1.1 towards 10.244.1.10:8080/TCP are taken: new connections"
