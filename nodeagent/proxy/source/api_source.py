@@ -34,7 +34,7 @@ from nodeagent.proxy.source.mirror import mirror_endpoints
 from nodeagent.proxy.source.missing_node import MissingNode
 from nodeagent.proxy.source.namespaces import NamespaceNames
 from nodeagent.proxy.source.object_store import ClusterStore, Listing
-from nodeagent.proxy.source.pace import Looks, Pace, Retries
+from nodeagent.proxy.source.pace import AbsenceDelays, Pace, RetryDelays
 from nodeagent.proxy.source.pod_addresses import ENDED, PodAddresses
 from nodeagent.proxy.source.pulse import Prober, Pulse
 from nodeagent.proxy.source.recovery import Recovery
@@ -44,21 +44,21 @@ logger = logging.getLogger(__name__)
 EndpointsApi = Literal["auto", "endpointslices", "endpoints"]
 DISCOVERY_V1 = "/apis/discovery.k8s.io/v1"
 ABSENCES = 3
-"""Answers in a row that there is no discovery.k8s.io/v1, before a server is believed to be that old: one that starts,
-or a front in its place, says so too."""
+"""So many answers in a row that discovery.k8s.io/v1 does not exist, before the server is treated as an old one: a server that
+starts, or a proxy in front of it, gives this answer too."""
 
 S = TypeVar("S", bound=StoredObject)
 
 
 class ServerClient(CollectionClient, Prober, Protocol):
-    """The parts of `ApiClient` that those who follow a server use."""
+    """The parts of `ApiClient` that are needed to follow a server."""
 
 
 class ApiServerSource:
-    """Keeps `store` equal to what the API server says.
+    """Keeps `store` equal to the objects of the API server.
 
-    node_name: the Node object that is followed. endpoints_api: ``auto`` takes EndpointSlices unless the server has
-    no discovery.k8s.io/v1. for_names: ask for all Services and slices, as a store for names needs it.
+    node_name: the Node object that is followed. endpoints_api: ``auto`` reads EndpointSlices unless the server has
+    no discovery.k8s.io/v1. for_names: request all Services and slices, as a store for cluster DNS needs them.
     namespaces, pods: receive the present ones; None: they are not followed. pace: None for real time and real chance.
     """
 
@@ -88,7 +88,7 @@ class ApiServerSource:
 
     @property
     def following(self) -> Collection[Following]:
-        """How far each resource is that is followed."""
+        """The progress of each resource that is followed."""
         return self._following.values()
 
     async def run(self) -> None:
@@ -124,7 +124,7 @@ class ApiServerSource:
         await self._informer(slices, StoreSink(self._store, EndpointSlice)).run()
 
     async def _follow_mirrored(self, endpoints: Resource[Endpoints]) -> None:
-        """Endpoints, until the server is found to have EndpointSlices after all."""
+        """Follows Endpoints until the server has EndpointSlices."""
         sink = MirrorSink(self._store)
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(self._informer(endpoints, sink).run(), name="informer of Endpoints")
@@ -152,10 +152,10 @@ class ApiServerSource:
         await self._informer(resource, pods).run()
 
     async def _serves_slices(self) -> bool:
-        """Whether to read EndpointSlices; asks the server until it answers."""
+        """Returns whether to read EndpointSlices; asks the server until it answers."""
         if self._endpoints_api != "auto":
             return self._endpoints_api == "endpointslices"
-        retries = Retries(self._pace)
+        retries = RetryDelays(self._pace)
         absences = 0
         while absences < ABSENCES:
             try:
@@ -178,10 +178,10 @@ class ApiServerSource:
         return False
 
     async def _wait_for_slices(self) -> None:
-        """Until the server has EndpointSlices; never with an API that was chosen by the configuration."""
+        """Waits until the server has EndpointSlices; for ever if the configuration names the API."""
         if self._endpoints_api != "auto":
             await asyncio.Event().wait()
-        looks = Looks(self._pace)
+        looks = AbsenceDelays(self._pace)
         while True:
             await self._pace.sleep(looks.next_seconds())
             try:
@@ -194,7 +194,7 @@ class ApiServerSource:
 
 
 class StoreSink(Generic[S]):
-    """One kind of object into the store. `wanted` does what a refused selector would have done."""
+    """Puts one kind of object into the store. `wanted` filters as a refused selector would have done."""
 
     def __init__(self, store: ClusterStore, kind: type[S], wanted: Callable[[S], bool] = lambda _: True) -> None:
         self._store = store
@@ -236,9 +236,9 @@ class FilteredList(Generic[S]):
 
 
 class MirrorSink:
-    """Endpoints into the store, as the EndpointSlices they stand for.
+    """Puts Endpoints into the store, converted to EndpointSlices.
 
-    All of them, also those that opt out of mirroring: the opt-out is meant for a controller that runs beside the one
+    Converts all of them, also those that opt out of mirroring: the opt-out is meant for a controller that runs beside the one
     that writes EndpointSlices, and here no such controller runs.
     """
 
@@ -264,13 +264,13 @@ class MirrorSink:
             self._store.remove(EndpointSlice, vanished)
 
     def unavailable(self) -> None:
-        """There is nothing to do: endpoints are always waited for."""
+        """Does nothing: endpoints are always waited for."""
 
     def report(self, problems: Iterable[Problem]) -> None:
         self._store.report("api Endpoints", problems)
 
     def listed(self, slice_keys: dict[ObjectKey, frozenset[ObjectKey]]) -> None:
-        """A full list has been committed; these are the slices each Endpoints stands for."""
+        """Called when a full list has been committed. slice_keys: the slices that each Endpoints was converted to."""
         self._slice_keys = slice_keys
 
 

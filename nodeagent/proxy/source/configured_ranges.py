@@ -1,4 +1,4 @@
-"""The service ranges that the configuration names, beside those of the cluster."""
+"""Adds the service ranges of the configuration to those of the cluster."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
-"""Bytes of the API to typed objects. Pure.
+"""Decodes JSON of the API to typed objects. Pure.
 
-A page is decoded typed and in one go; only when that fails is it taken apart, so that a bad item spoils itself alone.
+A page is decoded typed and in one call; only if that fails is it decoded item by item, so that a bad item affects only itself.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ BATCH = 500
 """Items decoded in one go; 500 EndpointSlices of 10 endpoints take about 5 ms."""
 
 TYPED_LIMIT_BYTES = 8 << 20
-"""A longer body (a server that ignores `limit`) is taken apart first, to be decoded batch by batch."""
+"""A longer body (a server that ignores `limit`) is split first, and decoded batch by batch."""
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -49,7 +49,7 @@ class WatchEvent(Struct):
 
 
 class Undecodable(Struct, frozen=True):
-    """An object that is absent because it could not be decoded; key is None when not even its name could be."""
+    """An object that is absent because it could not be decoded; key is None if even its name could not be."""
 
     key: ObjectKey | None
     detail: str
@@ -60,7 +60,7 @@ class Undecodable(Struct, frozen=True):
 
 
 class Batch(Struct, Generic[O]):
-    """Some objects of a list, and what among them could not be decoded."""
+    """Some objects of a list, and those among them that could not be decoded."""
 
     objects: list[O]
     undecodable: list[Undecodable]
@@ -77,7 +77,7 @@ class ObjectDecoder(Generic[O]):
         self._identity = msgspec.json.Decoder(_Identified)
 
     def list_page(self, body: bytes) -> tuple[ListMeta, Iterator[Batch[O]]]:
-        """A page of a list. Raises MalformedAnswerError when the body is not a list of the Kubernetes API."""
+        """Returns metadata and batches of a page of a list. Raises MalformedAnswerError if the body is not a list of the Kubernetes API."""
         if len(body) <= TYPED_LIMIT_BYTES:
             try:
                 typed: _ListOf[O] = self._typed_list.decode(body)
@@ -96,12 +96,13 @@ class ObjectDecoder(Generic[O]):
         return raw.metadata, self._batches(raw.items or [])
 
     def _require_list_of_ours(self, kind: str | None) -> None:
-        """A list of something else, from a front that led elsewhere, must not be taken for one that has none of ours."""
+        """Raises MalformedAnswerError for a list of another kind, as from a misdirecting proxy: it must not look like an empty list of
+        ours."""
         if kind not in self._list_kinds:
             raise MalformedAnswerError(f"a {kind!r:.60} where a list of another kind was asked for")
 
     def object(self, raw: Raw | bytes) -> O | Undecodable:
-        """One object, or why it cannot be used."""
+        """Returns the object, or why it cannot be used."""
         try:
             obj = self._object.decode(raw)
         except UNREADABLE as error:
@@ -111,7 +112,7 @@ class ObjectDecoder(Generic[O]):
         return obj
 
     def identity(self, raw: Raw | bytes) -> tuple[ObjectKey | None, ObjectMeta]:
-        """Key and metadata of an object whose other fields may be unreadable."""
+        """Returns key and metadata of an object whose other fields may be unreadable."""
         try:
             meta = self._identity.decode(raw).metadata
         except UNREADABLE:

@@ -1,4 +1,4 @@
-"""Sends Event objects, and says what a failure means for the sender."""
+"""Sends Event objects, and tells the sender whether to retry after a failure."""
 
 from collections.abc import Awaitable, Mapping
 from typing import Protocol
@@ -21,15 +21,15 @@ class JsonClient(Protocol):
 
 
 class EventApi:
-    """Over an open client."""
+    """Sends Events with an open client."""
 
     def __init__(self, client: JsonClient) -> None:
         self._client = client
 
     async def send(self, method: str, path: str, body: Mapping[str, object], content_type: str) -> tuple[int, str]:
-        """The HTTP status and, unless it is 2xx, what the server says.
+        """Sends a request; returns the HTTP status and, unless it is 2xx, the server's error text.
 
-        Raises Retryable when there was no answer, or one that may be different the next time.
+        Raises Retryable if there was no answer, or one that may be different the next time.
         """
         try:
             await self._client.request_json(method, path, body, content_type=content_type)

@@ -1,11 +1,11 @@
-"""How far the following of one resource is, for status pages and metrics."""
+"""The progress of following one resource, for status pages and metrics."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True)
 class Following:
-    """resource: plural name. lists: full ones that were completed. last_received: when the server last said anything of it, an
+    """resource: plural name. lists: how many full lists were completed. last_received: when the server last sent anything of it, an
     answer, an event or a bookmark (loop time); None: never."""
 
     resource: str

@@ -1,7 +1,7 @@
-"""Follows one resource for ever: drives the state machine of `watch` with the client, and paces it.
+"""Follows one resource endlessly: drives the state machine of `watch` with the client, and paces it.
 
 Decided here: how long to wait after a failure, and when a watch is given up. What to ask next is decided in `watch`.
-An informer ends only by cancellation; every failure is reported, logged when it changes, and tried again.
+An informer ends only by cancellation; every failure is reported, logged when it changes, and retried.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from nodeagent.proxy.source.client.api_errors import (
 )
 from nodeagent.proxy.source.decode import O, ObjectDecoder, Undecodable
 from nodeagent.proxy.source.following import Following
-from nodeagent.proxy.source.pace import Looks, Pace, Retries
+from nodeagent.proxy.source.pace import AbsenceDelays, Pace, RetryDelays
 from nodeagent.proxy.source.pulse import Pulse, Rhythm
 from nodeagent.proxy.source.recovery import Recovery
 from nodeagent.proxy.source.watch import ListWatch, Request, Retry, StreamEnd
@@ -50,7 +50,7 @@ class CollectionClient(Protocol):
 
 
 class FullList(Protocol[O_contra]):
-    """A full list being collected; it counts from `commit` on."""
+    """A full list that is being collected; it takes effect with `commit`."""
 
     def add(self, objects: Iterable[O_contra]) -> None: ...
 
@@ -60,7 +60,7 @@ class FullList(Protocol[O_contra]):
 
 
 class Sink(Protocol[O_contra]):
-    """Where the objects of one resource go."""
+    """Receives the objects of one resource."""
 
     def listing(self) -> FullList[O_contra]: ...
 
@@ -69,18 +69,18 @@ class Sink(Protocol[O_contra]):
     def remove(self, key: ObjectKey) -> None: ...
 
     def unavailable(self) -> None:
-        """The server has nothing of this resource, or tells nothing of it: what is known stays."""
+        """Called if the server does not have this resource, or does not permit reading it. The known objects stay."""
         ...
 
     def report(self, problems: Iterable[Problem]) -> None:
-        """All that is wrong with this resource right now."""
+        """Replaces all problems of this resource."""
         ...
 
 
 class Resource(Struct, Generic[O], frozen=True):
     """A collection of the API. kind: the type and name of its objects (``Service``); path: ``/api/v1/services``.
 
-    optional: a server without it is no failure; it is looked for again now and then.
+    optional: a server without it is no failure; the informer looks for it again periodically.
     """
 
     kind: type[O]
@@ -94,8 +94,8 @@ class Resource(Struct, Generic[O], frozen=True):
 
 
 class Informer(Generic[O]):
-    """Keeps `sink` equal to the resource, as far as the server can be reached. recovery, pulse: shared with those who
-    follow the same server."""
+    """Keeps `sink` equal to the resource, as far as the server can be reached. recovery, pulse: shared by all informers
+    of the same server."""
 
     def __init__(
         self,
@@ -114,19 +114,19 @@ class Informer(Generic[O]):
         self._recovery = recovery or Recovery()
         self._pulse = pulse or Pulse(pace)
         self._rhythm = Rhythm(pace.timing)
-        self._retries = Retries(pace)
-        self._outage = Retries(pace)
+        self._retries = RetryDelays(pace)
+        self._outage = RetryDelays(pace)
         self._protocol = ListWatch(ObjectDecoder(resource.kind), resource.selectors)
         self._full_list = sink.listing()
         self._undecodable_in_list: dict[ObjectKey | None, Undecodable] = {}
         self._undecodable: dict[ObjectKey | None, Undecodable] = {}
         self._failure: KubeError | None = None
-        self._looks_for_resource = Looks(pace)
-        self._looks_for_selectors = Looks(pace)
+        self._looks_for_resource = AbsenceDelays(pace)
+        self._looks_for_selectors = AbsenceDelays(pace)
         self._selectors_due = 0.0
 
     async def run(self) -> None:
-        """Never returns."""
+        """Follows the resource; never returns."""
         while True:
             timeout_seconds = self._watch_timeout_seconds()
             request = self._protocol.next_request(timeout_seconds)
@@ -140,13 +140,13 @@ class Informer(Generic[O]):
                     await self._fetch(request)
             except KubeError as error:
                 if self._protocol.refused(error) is Retry.BACK_OFF:
-                    await self._wait_out(error)
+                    await self._wait_after_failure(error)
             if self._protocol.given_up:
                 await self._ask_for_selectors()
 
     async def _fetch(self, request: Request) -> None:
-        """One page of a list."""
-        body = await self._while_it_lives(self._client.get(self._resource.path, request.parameters))
+        """Requests one page of a list and applies it."""
+        body = await self._while_server_is_alive(self._client.get(self._resource.path, request.parameters))
         for event in self._protocol.receive_page(body):
             self._apply(event)
             await asyncio.sleep(0)
@@ -155,18 +155,18 @@ class Informer(Generic[O]):
             await self._pace.sleep(pause_seconds)
 
     async def _follow(self, request: Request, timeout_seconds: int) -> None:
-        """One watch, from its opening to its end and the wait after it."""
+        """Follows one watch, from its opening to its end and the wait after it."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         async with AsyncExitStack() as stack:
             opened = stack.enter_async_context(self._client.stream(self._resource.path, request.parameters))
-            pieces = await self._while_it_lives(opened)
+            pieces = await self._while_server_is_alive(opened)
             self._recovered()
             ending = await self._listen(pieces, request, started + timeout_seconds + self._pace.timing.grace)
         await self._after_watch(ending, loop.time() - started)
 
     async def _after_watch(self, ending: StreamEnd | Failed | ServerUnreachableError, lasted_seconds: float) -> None:
-        """The wait until the next request: none to speak of after an orderly end, for that is no failure."""
+        """Waits until the next request: hardly at all after an orderly end, because that is no failure."""
         timing, brought_news = self._pace.timing, self._protocol.progress > 0
         failure = ending.error if isinstance(ending, Failed) else None
         if isinstance(ending, KubeError):
@@ -183,10 +183,10 @@ class Informer(Generic[O]):
             elif lasted_seconds < timing.spacing:
                 await self._pace.sleep(timing.spacing - lasted_seconds)
         if retry is Retry.BACK_OFF:
-            await self._wait_out(failure)
+            await self._wait_after_failure(failure)
 
-    async def _while_it_lives(self, answer: Awaitable[A]) -> A:
-        """The answer. It may take long as long as the server shows a sign of life; else raises ServerUnreachableError."""
+    async def _while_server_is_alive(self, answer: Awaitable[A]) -> A:
+        """Returns the answer. It may take long while the server shows signs of life; else raises ServerUnreachableError."""
         try:
             async with asyncio.timeout(None) as limit:
                 with self._pulse.listening(limit):
@@ -200,13 +200,13 @@ class Informer(Generic[O]):
     async def _listen(
         self, pieces: AsyncIterator[bytes], request: Request, deadline: float
     ) -> StreamEnd | Failed | ServerUnreachableError:
-        """How the watch ended; an error when the server itself shows no sign of life."""
+        """Returns how the watch ended; an error if the server itself shows no sign of life."""
         loop = asyncio.get_running_loop()
         losses = self._pulse.losses
         self._rhythm.begin(loop.time())
         while True:
             try:
-                async with asyncio.timeout_at(self._patience(request, deadline)) as limit:
+                async with asyncio.timeout_at(self._silence_deadline(request, deadline)) as limit:
                     with self._pulse.listening(limit):
                         piece = await anext(pieces)
             except TimeoutError:
@@ -229,8 +229,8 @@ class Informer(Generic[O]):
             if self._protocol.bookmarks != bookmarks:
                 self._rhythm.bookmark(loop.time())
 
-    def _patience(self, request: Request, deadline: float) -> float:
-        """Until when (loop time) the next piece must be here."""
+    def _silence_deadline(self, request: Request, deadline: float) -> float:
+        """Returns the time (loop time) by which the next piece must arrive."""
         now = asyncio.get_running_loop().time()
         if not self._protocol.is_complete:
             return min(deadline, now + self._pace.timing.initial_silence) if request.awaits_initial_state else deadline
@@ -238,15 +238,15 @@ class Informer(Generic[O]):
         return deadline if patience_seconds is None else min(deadline, now + patience_seconds)
 
     def _watch_timeout_seconds(self) -> int:
-        """How long the next watch is asked to last: no longer than until the selectors are to be asked for again."""
+        """Returns how long the next watch is requested to last: at most until the selectors are to be tried again."""
         seconds = self._pace.watch_timeout_seconds()
         if not self._protocol.given_up:
             return seconds
         return min(seconds, max(1, math.ceil(self._selectors_due - asyncio.get_running_loop().time())))
 
     async def _ask_for_selectors(self) -> None:
-        """Whether the server takes the selectors now that it has refused: a front, or one of several servers that is older
-        than the others, may have done that for a moment. Asked soon, then later and later."""
+        """Checks whether the server accepts the selectors that it has refused: a proxy, or one of several servers that is older
+        than the others, may have refused them only for a moment. Tries soon, then later and later."""
         loop = asyncio.get_running_loop()
         if not self._looks_for_selectors.count:
             logger.warning("the server refuses selectors: reading more than needed resource=%s", self._resource.name)
@@ -302,8 +302,8 @@ class Informer(Generic[O]):
         if self._undecodable.pop(key, None) is not None:
             self._report()
 
-    async def _wait_out(self, error: KubeError | None) -> None:
-        """Report the failure (None: nothing a person would want to know) and wait until it is time to try again."""
+    async def _wait_after_failure(self, error: KubeError | None) -> None:
+        """Reports the failure (None: not worth reporting) and waits until it is time to try again."""
         if isinstance(error, NotServedError | ForbiddenError):
             self._sink.unavailable()
         if self._resource.optional and isinstance(error, NotServedError):
@@ -329,7 +329,7 @@ class Informer(Generic[O]):
         self._pulse.received()
         self.following.last_received = asyncio.get_running_loop().time()
         self._recovery.reached()
-        self._outage.reset()  # an answer ends it; a server that answers and then breaks off is the other backoff's
+        self._outage.reset()  # an answer ends it; if the server answers and then breaks off, the other backoff applies
         if self._failure is not None:
             logger.info("following again resource=%s", self._resource.name)
             self._failure = None

@@ -1,4 +1,4 @@
-"""Lines from the pieces of a stream. Pure."""
+"""Splits the pieces of a stream into lines. Pure."""
 
 from nodeagent.proxy.source.client.api_errors import OversizedError
 
@@ -7,16 +7,16 @@ LINE_LIMIT_BYTES = 16 << 20
 
 
 class LineSplitter:
-    """Lines from pieces of any size, in time and memory linear in the bytes however long a line is."""
+    """Makes lines from pieces of any size, in time and memory linear in the bytes however long a line is."""
 
     def __init__(self, limit_bytes: int = LINE_LIMIT_BYTES) -> None:
         self._begun = bytearray()
         self._limit = limit_bytes
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that `data` completes, without line ends; empty lines are left out.
+        """Returns the lines that `data` completes, without line ends; empty lines are left out.
 
-        Raises OversizedError when a line is longer than the limit.
+        Raises OversizedError if a line is longer than the limit.
         """
         first, *others = data.split(b"\n")
         self._append(first)

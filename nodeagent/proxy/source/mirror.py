@@ -1,8 +1,8 @@
-"""Endpoints to EndpointSlices, as the endpoint-slice-mirroring controller makes them. Pure.
+"""Converts Endpoints to EndpointSlices, as the endpoint-slice-mirroring controller does. Pure.
 
 Followed: kubernetes pkg/controller/endpointslicemirroring (reconciler.go, utils.go). Subsets with the same ports are
 merged, families are separated, each group becomes one slice, a subset contributes at most 1000 addresses, an address
-that does not parse contributes nothing.
+that cannot be parsed is left out.
 
 Where this differs, on purpose:
 
@@ -10,7 +10,7 @@ Where this differs, on purpose:
   mirror to the same keys and an update replaces what it should.
 - An address that is listed both ready and not ready for the same ports is ready. The controller keeps two entries
   (one per target) and leaves the choice to the proxy.
-- The trigger-time annotation is kept: it is what network programming latency is measured from.
+- The trigger-time annotation is kept: network programming latency is measured from it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -48,9 +48,9 @@ Group = tuple[Family, tuple[EndpointPort, ...]]
 def mirror_endpoints(
     endpoints: Endpoints, service: Service | None, *, honour_opt_out: bool = True
 ) -> tuple[EndpointSlice, ...]:
-    """The slices that stand for `endpoints`, sorted by name; one per family and set of ports that has an address.
+    """Returns the slices for `endpoints`, sorted by name; one for each family and set of ports that has an address.
 
-    service: the Service of the same name and namespace, None when it does not exist.
+    service: the Service of the same name and namespace, None if it does not exist.
     honour_opt_out: True for hand-written Endpoints: the skip-mirror label, the annotation of a leader election lock
         and a missing Service each mean that nothing is mirrored. False for Endpoints the endpoints controller made:
         they are converted unconditionally.
@@ -71,13 +71,13 @@ def mirror_endpoints(
 
 
 def opts_out(endpoints: Endpoints) -> bool:
-    """Whether the object says about itself that it must not be mirrored."""
+    """Returns whether the object forbids its own mirroring."""
     meta = endpoints.metadata
     return (meta.labels or {}).get(LABEL_SKIP_MIRROR) == "true" or ANNOTATION_LEADER in (meta.annotations or {})
 
 
 def _ports_of(subset: EndpointSubset) -> tuple[EndpointPort, ...]:
-    """The ports in canonical order and spelling: an unnamed port has the name "", the protocol defaults to TCP."""
+    """Returns the ports in canonical order and spelling: an unnamed port has the name "", the protocol defaults to TCP."""
     ports = {EndpointPort(port.name or "", port.port, port.protocol or "TCP") for port in subset.ports or ()}
     return tuple(sorted(ports, key=_port_order))
 
@@ -87,7 +87,7 @@ def _port_order(port: EndpointPort) -> tuple[str, str, int]:
 
 
 def _endpoints_of(subset: EndpointSubset) -> Iterator[Endpoint]:
-    """At most MAX_ADDRESSES_PER_SUBSET endpoints, the ready ones first; invalid addresses do not count."""
+    """Yields at most MAX_ADDRESSES_PER_SUBSET endpoints, the ready ones first; invalid addresses do not count."""
     room = MAX_ADDRESSES_PER_SUBSET
     for listed, conditions in ((subset.addresses, _READY), (subset.not_ready_addresses, _NOT_READY)):
         for entry in listed or ():
@@ -124,7 +124,7 @@ def _slice(endpoints: Endpoints, group: Group, members: Iterable[Endpoint]) -> E
 
 
 def _name(endpoints_name: str, group: Group) -> str:
-    """`<endpoints>-<family>-<digest of the ports>`, within the API's 253 characters."""
+    """Returns `<endpoints>-<family>-<digest of the ports>`, within the API's 253 characters."""
     family, ports = group
     spelled = "\n".join(f"{port.name}/{port.protocol}/{port.port}" for port in ports)
     suffix = f"-{family.value.lower()}-{blake2s(spelled.encode(), digest_size=5).hexdigest()}"

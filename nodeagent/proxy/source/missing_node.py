@@ -1,4 +1,4 @@
-"""Says what is wrong when the API server has no Node of the configured name, and which names it has."""
+"""Reports a problem if the API server has no Node of the configured name, with the names that it has."""
 
 import asyncio
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ class Lister(Protocol):
 
 
 class Store(Protocol):
-    """What is known of the Node, and where problems go."""
+    """The known state of the Node, and the receiver of problems."""
 
     @property
     def node_gone(self) -> bool: ...
@@ -29,8 +29,8 @@ class Store(Protocol):
 
 
 class MissingNode:
-    """A Problem for as long as there is no such Node. It is looked at now and then: a kubelet that has just started
-    declares its Node within moments."""
+    """Reports a Problem for as long as there is no such Node. Looks periodically: a kubelet that has just started
+    creates its Node within moments."""
 
     def __init__(self, lister: Lister, store: Store, name: str, *, look_seconds: float = LOOK_SECONDS) -> None:
         self._lister = lister
@@ -61,7 +61,7 @@ class MissingNode:
 
 
 async def node_names(lister: Lister) -> list[str]:
-    """Sorted; one more than is shown, where there are so many. Raises KubeError."""
+    """Returns the names of Nodes, sorted; at most one more than is shown. Raises KubeError."""
     body = await lister.get("/api/v1/nodes", (("limit", str(NAMES_SHOWN + 1)),))
     _, batches = ObjectDecoder(Node).list_page(body)
     return sorted(node.metadata.name for batch in batches for node in batch.objects)

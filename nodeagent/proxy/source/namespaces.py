@@ -1,4 +1,4 @@
-"""Which namespaces there are: only cluster DNS asks, to tell a name that has nothing from one that does not exist."""
+"""Tracks the existing namespaces: only cluster DNS uses them, to distinguish a name without records from one that does not exist."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable
@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class NamespaceNames:
-    """The names, kept up to date by an informer. changed: called after they are others."""
+    """The names of namespaces, kept up to date by an informer. changed: called after they changed."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -20,7 +20,7 @@ class NamespaceNames:
 
     @property
     def names(self) -> frozenset[str] | None:
-        """None until they have been listed, or cannot be."""
+        """None until they have been listed or are found to be unavailable."""
         return self._names if self._listed else None
 
     def listing(self) -> "NamespaceList":
@@ -33,7 +33,7 @@ class NamespaceNames:
         self.replace(self._names - {key.name})
 
     def unavailable(self) -> None:
-        """What is known stays; namespaces of Services are known anyway."""
+        """Keeps the known names; namespaces of Services are known anyway."""
         self.replace(self._names)
 
     def report(self, problems: Iterable[Problem]) -> None:
@@ -41,7 +41,7 @@ class NamespaceNames:
             logger.debug("namespaces: %s", problem)
 
     def replace(self, names: Collection[str]) -> None:
-        """These are all there are."""
+        """Replaces all known namespaces by `names`."""
         before = self.names
         self._names, self._listed = frozenset(names), True
         if before != self.names:

@@ -1,4 +1,4 @@
-"""Where the cluster's objects come from: an API server or a directory of manifests."""
+"""Chooses the source of the cluster's objects: an API server or a directory of manifests."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ class Source(Protocol):
 
     @property
     def following(self) -> Collection[Following]:
-        """How far each resource of an API server is; none of a directory."""
+        """The progress of each resource of an API server; empty for a directory."""
         ...
 
     async def run(self) -> None:
@@ -39,7 +39,7 @@ def source_of(
     namespaces: NamespaceNames | None = None,
     pods: PodAddresses | None = None,
 ) -> Source:
-    """The API server that `client` reaches, or else the directory. for_names, pods: see `ApiServerSource`.
+    """Returns the source for the API server that `client` reaches, or else for the directory. for_names, pods: see `ApiServerSource`.
     namespaces: receives the present ones."""
     if client is not None:
         return ApiServerSource(
@@ -53,7 +53,7 @@ def source_of(
             pace=Pace(random.random, asyncio.sleep, AMONG_SEVERAL) if client.has_several_servers else None,
         )
     assert manifests is not None, "a source is one of the two"
-    # Who follows an API server needs no schemas of kinds, no YAML and no file events.
+    # With an API server, no schemas of kinds, no YAML and no file events are needed.
     from nodeagent.proxy.source.manifests.manifest_source import ManifestSource  # noqa: PLC0415
 
     return ManifestSource(manifests, store, node_name=node_name, namespaces=namespaces)

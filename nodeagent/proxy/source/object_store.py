@@ -1,4 +1,4 @@
-"""The latest objects, and who must hear that something changed.
+"""Holds the latest objects, and notifies a listener of changes.
 
 Decided here: which objects count at all (selectors of the watch are checked again, since a server may refuse them and
 manifests have none), and what is a change. Not decided here: what a change leads to.
@@ -32,7 +32,7 @@ class ChangeListener(Protocol):
     """Called after the store holds the new state, from the event loop; must not block or raise."""
 
     def service_changed(self, key: ObjectKey) -> None:
-        """The Service, or a slice that carries (or carried) its name, appeared, changed or vanished."""
+        """The Service, or a slice that carries (or carried) its name, was added, changed or deleted."""
         ...
 
     def node_changed(self) -> None: ...
@@ -44,17 +44,17 @@ class ChangeListener(Protocol):
         ...
 
     def all_listed(self) -> None:
-        """The Node and the ServiceCIDRs (there may be none of either) have been listed too. Called once, later."""
+        """The Node and the ServiceCIDRs have been listed too, even if there are none of them. Called once, later."""
         ...
 
 
 class ClusterStore:
     """Implements `nodeagent.model.snapshot.Snapshot` over what sources deliver.
 
-    for_names: also hold what has a name and is not proxied here: headless Services, slices with the label for that, and
+    for_names: also hold objects that have DNS names and are not proxied here: headless Services, slices with the label for that, and
     Services of other proxies. Translation leaves them out.
     on_change: called for each Service and EndpointSlice that changed, with the Service's key.
-    on_problems: called with all problems after each report, for a problem of a source may change no object.
+    on_problems: called with all problems after each report, because a problem of a source may change no object.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class ClusterStore:
         return self._slices_by_service.get(service, ())
 
     def strays(self) -> list[ObjectKey]:
-        """The names of Services that slices carry and that are not held, in order."""
+        """Returns the keys of Services that slices name but that are not held, in order."""
         return sorted(self._slices_by_service.keys() - self._services.keys())
 
     @property
     def node(self) -> Node | None:
-        """The last Node seen; the deletion of the Node object does not take it away (as in kube-proxy)."""
+        """The last Node seen; a deletion of the Node object does not remove it (as in kube-proxy)."""
         return self._node
 
     @property
@@ -109,7 +109,7 @@ class ClusterStore:
         return tuple(self._service_cidrs.values())
 
     def uid_of(self, kind: str, key: ObjectKey) -> str | None:
-        """The uid of an object that is held, by the name of its kind; None when none is, or it has no uid."""
+        """Returns the uid of an object that is held, by the name of its kind; None if it is not held or has no uid."""
         held: Mapping[str, Mapping[ObjectKey, StoredObject]] = {
             "Service": self._services,
             "EndpointSlice": self._slices,
@@ -120,7 +120,7 @@ class ClusterStore:
 
     @property
     def is_synced(self) -> bool:
-        """Services and EndpointSlices have both been listed in full once. Node and ServiceCIDRs are not waited for."""
+        """Whether Services and EndpointSlices have both been listed in full once. Node and ServiceCIDRs are not waited for."""
         return self._synced
 
     @property
@@ -161,7 +161,7 @@ class ClusterStore:
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """The kinds of objects that have not been listed yet, those that the first pass needs at the start."""
+        """The kinds of objects that have not been listed yet, of those that the first pass needs."""
         return tuple(kind.__name__ for kind in (Service, EndpointSlice, Node, ServiceCIDR) if kind not in self._listed)
 
     @property
@@ -170,7 +170,7 @@ class ClusterStore:
         return tuple(sorted(problem for problems in self._problems_by_source.values() for problem in problems))
 
     def report(self, source: str, problems: Iterable[Problem]) -> None:
-        """Replace what this source has reported so far; sources are distinguished by name."""
+        """Replaces what this source has reported so far; sources are distinguished by name."""
         reported = tuple(problems)
         if reported:
             self._problems_by_source[source] = reported
@@ -179,17 +179,17 @@ class ClusterStore:
         self._on_problems(self.problems)
 
     def listing(self, kind: type[T]) -> "Listing[T]":
-        """Start collecting a full list page by page; nothing changes before its `commit`."""
+        """Starts collecting a full list page by page; nothing changes before its `commit`."""
         return Listing(self, kind, self._retention)
 
     def replace(self, kind: type[T], objects: Iterable[T]) -> None:
-        """Take `objects` as all there are of this kind: what is held and not among them has been deleted."""
+        """Replaces all objects of this kind: those that are held and not in `objects` count as deleted."""
         listing = self.listing(kind)
         listing.add(objects)
         listing.commit()
 
     def put(self, obj: StoredObject) -> None:
-        """Take the object as the latest version. One that is filtered out counts as deleted."""
+        """Stores the object as the latest version. One that is filtered out counts as deleted."""
         if isinstance(obj, Node):
             self._put_node(self._retention.retain(obj))
         elif not self.admits(obj):
@@ -202,7 +202,7 @@ class ClusterStore:
             self._update_service_cidrs({key_of(obj): self._retention.retain(obj)}, ())
 
     def remove(self, kind: type[T], key: ObjectKey) -> None:
-        """The object does not exist any more; a key that is not held is no change."""
+        """Removes an object that was deleted; a key that is not held is no change."""
         if kind is Service:
             self._update_services({}, (key,))
         elif kind is EndpointSlice:
@@ -213,7 +213,7 @@ class ClusterStore:
             self._node_gone = True
 
     def admits(self, obj: StoredObject) -> bool:
-        """Whether the object is one that this agent looks at."""
+        """Returns whether the agent uses this object."""
         if isinstance(obj, Service):
             return self._for_names or not (is_of_other_proxy(obj) or obj.spec.cluster_ip == "None")
         if isinstance(obj, EndpointSlice):
@@ -221,7 +221,7 @@ class ClusterStore:
         return True
 
     def commit(self, listing: "Listing[T]") -> None:
-        """Make a finished listing the state (called by `Listing.commit`)."""
+        """Makes a finished listing the state (called by `Listing.commit`)."""
         self._take_over(listing)
         self._count_as_listed(listing.kind)
 
@@ -241,7 +241,7 @@ class ClusterStore:
                 self._put_node(node)
 
     def unavailable(self, kind: type[T]) -> None:
-        """The source will not say which objects of this kind there are. What is held stays; the Node and ServiceCIDRs
+        """Called if the source cannot list this kind. Held objects stay; the Node and ServiceCIDRs
         are not waited for, Services and EndpointSlices always are."""
         if kind is Node or kind is ServiceCIDR:
             self._count_as_listed(kind)
@@ -308,7 +308,7 @@ class ClusterStore:
             self._listener.service_changed(service)
 
     def _reindex(self, service: ObjectKey, changed: Mapping[str, EndpointSlice | None]) -> None:
-        """Bring the slices of one service up to date; None: no longer one of its slices."""
+        """Updates the slices of one service; None: no longer one of its slices."""
         held = self._slices_by_service.get(service, ())
         slices = [known for known in held if known.metadata.name not in changed]
         slices += [latest for latest in changed.values() if latest is not None]
@@ -337,18 +337,18 @@ class Listing(Generic[T]):
                 self.objects[key_of(obj)] = self._retention.retain(obj)
 
     def discard(self, key: ObjectKey) -> None:
-        """The object was deleted while the list was being delivered."""
+        """Removes an object that was deleted while the list was being delivered."""
         self.objects.pop(key, None)
 
     def commit(self) -> None:
-        """Compare with what the store holds, take it over and tell the listener. Call once."""
+        """Compares with what the store holds, replaces that and notifies the listener. Call once."""
         self._store.commit(self)
 
 
 def _update(
     held: dict[ObjectKey, K], puts: Mapping[ObjectKey, K], deletes: Iterable[ObjectKey]
 ) -> dict[ObjectKey, K | None]:
-    """Apply the difference; what was held before for every key that really changed (None: it is new)."""
+    """Applies the difference; returns the previous object for every key that really changed (None: it is new)."""
     before: dict[ObjectKey, K | None] = {}
     for key, latest in puts.items():
         previous = held.get(key)

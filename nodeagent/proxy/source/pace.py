@@ -10,15 +10,15 @@ from nodeagent.model.backoff import Backoff
 class Timing:
     """Seconds; the figures of client-go's reflector where it has them, but a shorter first wait: a restart takes a second.
 
-    watch_min, watch_max: how long a watch is asked to last (random, so that nodes do not come back all at once).
-    grace: what it may last longer before it is given up as dead.
+    watch_min, watch_max: how long a watch is requested to last (random, so that nodes do not come back all at once).
+    grace: how much longer it may last before it is given up as dead.
     initial_silence: see `nodeagent.proxy.source.watch.Request.awaits_initial_state`.
     backoff: bounds of the waits after failures.
     healthy: a watch that lasted this long ends a series of failures.
     brief: a watch that the server ended sooner, and that brought nothing, has failed.
     spacing: between the openings of two watches of which the first ended in order.
-    absent: between looks for what a server lacks or refuses: an optional resource, EndpointSlices, selectors.
-    silence: of a server whose watches are open, until it is asked for a sign of life; answer: how long that may take.
+    absent: between checks for what a server lacks or refuses: an optional resource, EndpointSlices, selectors.
+    silence: of a server with open watches, until it is probed for a sign of life; answer: how long that may take.
     bookmarks_missed: so many intervals between its bookmarks a watch may be silent, within bookmark_silence.
     """
 
@@ -38,53 +38,53 @@ class Timing:
 
 
 AMONG_SEVERAL = Timing(silence=8.0, answer=4.0)
-"""Where there is another server to go to, one that stands still costs changes no more than 15 s."""
+"""If there is another server to use, one that hangs delays changes by at most 15 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """`random` gives numbers in [0, 1); `sleep` waits for seconds."""
+    """`random` returns numbers in [0, 1); `sleep` waits for seconds."""
 
     random: Callable[[], float]
     sleep: Callable[[float], Coroutine[None, None, None]]
     timing: Timing = Timing()
 
     def watch_timeout_seconds(self) -> int:
-        """How long the next watch is asked to last; the API takes whole seconds."""
+        """Returns how long the next watch is requested to last; the API takes whole seconds."""
         spread = self.timing.watch_max - self.timing.watch_min
         return max(1, round(self.timing.watch_min + spread * self.random()))
 
 
-class Retries:
-    """The waits of a series of failures, with full jitter: each is anything between nothing and what `Backoff` says."""
+class RetryDelays:
+    """The waits of a series of failures, with full jitter: each is random between 0 and the value of `Backoff`."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self._failures = 0
 
     def next_seconds(self) -> float:
-        """How long to wait after one more failure."""
+        """Returns how long to wait after one more failure."""
         self._failures += 1
         return self._pace.timing.backoff.seconds(self._failures) * self._pace.random()
 
     def reset(self) -> None:
-        """The series has ended."""
+        """Called when the series has ended."""
         self._failures = 0
 
 
-class Looks:
-    """The waits between looks for what a server lacks or refuses. They are short at first: a front, or a server that
-    starts or is replaced, may have said so for a moment."""
+class AbsenceDelays:
+    """The waits between checks for what a server lacks or refuses. They are short at first: a proxy before the server, or a server
+    that starts or is replaced, may have answered so only for a moment."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self.count = 0
 
     def next_seconds(self) -> float:
-        """How long until the next look, after one more that found nothing."""
+        """Returns how long to wait after one more check that found nothing."""
         self.count += 1
         return self._pace.timing.absent.seconds(self.count) * (0.5 + self._pace.random())
 
     def reset(self) -> None:
-        """It is there."""
+        """Called when it was found."""
         self.count = 0

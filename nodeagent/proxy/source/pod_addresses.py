@@ -1,4 +1,4 @@
-"""Which pods have which addresses: only cluster DNS asks, for names of verified pods and for search paths."""
+"""Tracks which pods have which addresses: only cluster DNS uses them, for names of verified pods and for search paths."""
 
 import asyncio
 from collections import Counter
@@ -10,13 +10,13 @@ from nodeagent.model.objects import Pod, key_of
 from nodeagent.model.problem import Problem
 
 ENDED = frozenset({"Succeeded", "Failed"})
-"""Phases in which a pod's address may be another's already."""
+"""Phases in which a pod's address may belong to another pod already."""
 
 
 class PodAddresses:
     """The namespaces of the running pods at each address, kept up to date by an informer.
 
-    changed: called with the addresses that have others now. on_problems: called with what keeps pods from being known.
+    changed: called with the addresses whose pods changed. on_problems: called with the problems of following pods.
     node_name: only pods of this node count; None: all.
     """
 
@@ -33,15 +33,15 @@ class PodAddresses:
         self._pods: dict[ObjectKey, tuple[str, ...]] = {}
         self._namespaces: dict[str, Counter[str]] = {}
         self.listed = asyncio.Event()
-        """Set once all pods are known, or the server will not say."""
+        """Set once all pods are known, or are found to be unavailable."""
 
     @property
     def addresses(self) -> Collection[str]:
-        """Of every running pod."""
+        """The addresses of all running pods."""
         return self._namespaces.keys()
 
     def namespaces_at(self, address: str) -> tuple[str, ...]:
-        """Namespaces of the running pods that have the address, sorted; several for an address of a node."""
+        """Returns the namespaces of the running pods that have the address, sorted; several for an address of a node."""
         return tuple(sorted(self._namespaces.get(address, ())))
 
     def listing(self) -> "PodList":
@@ -54,19 +54,19 @@ class PodAddresses:
         self._update({key: ()})
 
     def unavailable(self) -> None:
-        """What is known stays."""
+        """Keeps the known pods."""
         self.listed.set()
 
     def report(self, problems: Iterable[Problem]) -> None:
         self._on_problems(problems)
 
     def replace(self, pods: Mapping[ObjectKey, tuple[str, ...]]) -> None:
-        """These are all there are."""
+        """Replaces all known pods by `pods`."""
         self._update({**dict.fromkeys(self._pods, ()), **pods})
         self.listed.set()
 
     def addresses_of(self, pod: Pod) -> tuple[str, ...]:
-        """Canonical addresses of a pod that runs and counts here, else none."""
+        """Returns the canonical addresses of a pod that runs and counts here; empty for other pods."""
         status = pod.status
         if status is None or status.phase in ENDED or self.node_name not in (None, pod.spec.node_name):
             return ()

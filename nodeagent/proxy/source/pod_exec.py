@@ -1,4 +1,4 @@
-"""A program run in a container, by way of the API server.
+"""Runs a program in a container, through the API server.
 
 Over a WebSocket: the first byte of each message is the channel it belongs to (k8s.io/kubelet
 pkg/cri/streaming/remotecommand websocket.go). kube-apiserver has the protocol v5 since 1.30, v4 since 1.4.
@@ -21,7 +21,7 @@ EXIT_CODE = "ExitCode"
 
 
 class PodExecError(KubeError):
-    """The program was not run, or it is not known how it ended."""
+    """The program was not run, or how it ended is not known."""
 
 
 class Ran(Struct, frozen=True):
@@ -50,9 +50,9 @@ async def run_in_pod(
     stdin: bytes = b"",
     seconds: float,
 ) -> Ran:
-    """Run `command` and wait for its end. The program's standard input has these bytes, and stays open.
+    """Runs `command` and waits for its end. The program's standard input has these bytes, and stays open.
 
-    Raises PodExecError, ServerUnreachableError also when it takes longer, or another KubeError.
+    Raises PodExecError, ServerUnreachableError also if it takes longer than `seconds`, or another KubeError.
     """
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}/exec"
     parameters = [("container", container), ("stdout", "true"), ("stderr", "true")]
@@ -72,7 +72,7 @@ async def run_in_pod(
 
 
 async def _gather(opened: AsyncIterator[aiohttp.WSMessage], gathered: dict[int, bytearray]) -> None:
-    """Until the other side closes the channel."""
+    """Collects messages until the other side closes the channel."""
     left = OUTPUT_LIMIT_BYTES
     async for message in opened:
         if message.type is not aiohttp.WSMsgType.BINARY or not message.data:

@@ -1,8 +1,8 @@
-"""How a server that says nothing any more is noticed, although its connections stay open.
+"""Notices a server that sends nothing any more, although its connections stay open.
 
-TCP's keepalive finds peers that vanished, not processes that stand still. Two signs are looked for: the server as a
-whole is asked for its version when no answer has arrived for a while, and a single watch is lost when the bookmarks
-that it used to get stay away. Together they stand for the pings of HTTP/2 in client-go (30 s and 15 s).
+TCP's keepalive finds peers that vanished, not processes that hang. Two signs are checked: the server as a
+whole is asked for its version if no answer has arrived for a while, and a single watch is lost if its usual
+bookmarks do not arrive. Together they replace the pings of HTTP/2 in client-go (30 s and 15 s).
 """
 
 import asyncio
@@ -13,17 +13,17 @@ from typing import Protocol
 from nodeagent.proxy.source.pace import Pace, Timing
 
 PROBE_PATH = "/version"
-"""Costs a server next to nothing, and every authenticated user may ask for it."""
+"""Costs a server next to nothing, and every authenticated user may request it."""
 
 
 class Prober(Protocol):
-    """The part of `ApiClient` that asks."""
+    """The part of `ApiClient` that probes."""
 
-    async def lives(self, path: str, seconds: float) -> bool: ...
+    async def is_alive(self, path: str, seconds: float) -> bool: ...
 
 
 class Pulse:
-    """Shared by all who follow one server; each says what it hears, and listens inside `listening`."""
+    """Shared by all informers of one server; each calls `received`, and waits for answers inside `listening`."""
 
     def __init__(self, pace: Pace) -> None:
         self._timing = pace.timing
@@ -33,13 +33,13 @@ class Pulse:
         self.losses = 0
 
     def received(self) -> None:
-        """Records that the server sent something, or that nobody listened until now."""
+        """Records that the server sent something, or that nothing was awaited until now."""
         self._heard = asyncio.get_running_loop().time()
 
     @contextmanager
     def listening(self, limit: asyncio.Timeout) -> Iterator[None]:
-        """While inside, the end of the server's life makes `limit` expire; `losses` has grown then. Silence counts from
-        when somebody listens."""
+        """Inside, `limit` expires when the server shows no sign of life; `losses` has grown then. Silence counts from
+        when something is awaited."""
         if not self._listening:
             self.received()
         self._listening.add(limit)
@@ -49,13 +49,13 @@ class Pulse:
             self._listening.discard(limit)
 
     async def run(self, prober: Prober) -> None:
-        """Ask whenever all have been silent for long. Ends only by cancellation."""
+        """Probes the server whenever nothing was received for long. Ends only by cancellation."""
         while True:
             quiet = asyncio.get_running_loop().time() - self._heard
             patience = self._timing.silence * (1 - self._random() / 6)
             if not self._listening or quiet < patience:
                 await asyncio.sleep(max(patience - quiet, patience / 10))
-            elif await prober.lives(PROBE_PATH, self._timing.answer):
+            elif await prober.is_alive(PROBE_PATH, self._timing.answer):
                 self.received()
             else:
                 self._lose()
@@ -70,7 +70,7 @@ class Pulse:
 
 
 class Rhythm:
-    """How long one resource's watch may be silent, from how far its bookmarks are apart. Times are loop times."""
+    """How long one resource's watch may be silent, from the distance between its bookmarks. Times are loop times."""
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
@@ -79,17 +79,17 @@ class Rhythm:
 
     @property
     def patience_seconds(self) -> float | None:
-        """Seconds; None while no bookmark has come."""
+        """In seconds; None while no bookmark has come."""
         if self._longest is None:
             return None
         least, most = self._timing.bookmark_silence
         return min(max(self._timing.bookmarks_missed * self._longest, least), most)
 
     def begin(self, now: float) -> None:
-        """A watch begins."""
+        """Called when a watch begins."""
         self._since = now
 
     def bookmark(self, now: float) -> None:
-        """A bookmark came."""
+        """Called when a bookmark came."""
         self._longest = max(self._longest or 0.0, now - self._since)
         self._since = now

@@ -1,4 +1,4 @@
-"""How much of an object is kept in memory, and which differences between two versions count.
+"""Decides how much of an object is kept in memory, and which differences between two versions count.
 
 Kept is what some part of the agent reads. At 10,000 services with 10 endpoints each the same few node names, zones
 and condition triples appear 100,000 times; sharing one instance of each halves the size of the store.
@@ -26,7 +26,7 @@ T = TypeVar("T", bound=StoredObject)
 V = TypeVar("V", bound=Hashable)
 
 SHARED_VALUES_LIMIT = 1 << 16
-"""Distinct shared values before the table is restarted, so that years of node names do not pile up."""
+"""Distinct shared values before the table is emptied, so that the node names of years do not accumulate."""
 
 
 class Retention:
@@ -38,7 +38,7 @@ class Retention:
         self._shared: dict[Hashable, Hashable] = {}
 
     def retain(self, obj: T) -> T:
-        """The object with only the metadata somebody reads; resourceVersion is dropped for every kind."""
+        """Returns the object with only the metadata that the agent reads; resourceVersion is dropped for every kind."""
         retained: StoredObject
         if isinstance(obj, EndpointSlice):
             retained = self._retain_slice(obj)
@@ -93,7 +93,7 @@ class Retention:
         )
 
     def _share(self, value: V) -> V:
-        """The first instance seen that equals `value`."""
+        """Returns the first instance seen that equals `value`."""
         if value is None:
             return value
         if len(self._shared) >= SHARED_VALUES_LIMIT:
@@ -102,7 +102,7 @@ class Retention:
 
 
 def _kept_labels(meta: ObjectMeta, *names: str) -> dict[str, str] | None:
-    """Those of the labels that somebody reads; None for none, which takes no memory."""
+    """Returns the labels that the agent reads; None instead of an empty dict, because it takes no memory."""
     return {name: meta.labels[name] for name in names if name in meta.labels} or None if meta.labels else None
 
 
@@ -119,7 +119,7 @@ def _retain_node(node: Node) -> Node:
 
 
 def unchanged(held: StoredObject, latest: StoredObject) -> bool:
-    """Whether the latest stored form means the same to the agent as the one held.
+    """Returns whether the latest stored form means the same to the agent as the one held.
 
     The trigger time of a slice is for the latency metric only: a slice that differs in nothing else has not changed
     (docs/semantics.md 27).

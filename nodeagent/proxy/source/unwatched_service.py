@@ -1,4 +1,4 @@
-"""Looks a Service up that no watch has brought: a label may leave it to another proxy, or it is headless, or it is not there."""
+"""Looks up a Service that no watch delivers: a label leaves it to another proxy, or it is headless, or it does not exist."""
 
 import asyncio
 from pathlib import Path
@@ -13,13 +13,13 @@ from nodeagent.proxy.source.decode import ObjectDecoder
 from nodeagent.proxy.source.missing_node import Lister
 
 ANSWER_SECONDS = 1.5
-"""Shorter than a command waits for the agent."""
+"""Shorter than the time that a command waits for the agent."""
 
 O = TypeVar("O", bound=ApiObject)  # noqa: E741  # "object of one kind"
 
 
 async def ask_api_server(client: Lister, key: ObjectKey) -> UnwatchedService:
-    """Lists by name: who may watch Services may do that, and need not be allowed to get them."""
+    """Looks the Service up by a list with its name: a client that may watch Services may list them, but perhaps not get them."""
     namespace = quote(key.namespace, safe="")
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -38,14 +38,14 @@ async def ask_api_server(client: Lister, key: ObjectKey) -> UnwatchedService:
 
 
 async def _list(client: Lister, kind: type[O], path: str, selector: tuple[str, str]) -> list[O]:
-    """Raises KubeError."""
+    """Returns the objects that the selector selects. Raises KubeError."""
     _, batches = ObjectDecoder(kind).list_page(await client.get(path, (selector,)))
     return [one for batch in batches for one in batch.objects]
 
 
 def read_manifests(root: Path, node_name: str, key: ObjectKey) -> UnwatchedService:
-    """The same from a directory."""
-    from nodeagent.proxy.source.manifests.manifest_directory import ManifestDirectory  # noqa: PLC0415 - only who has manifests loads the kinds
+    """Looks the Service up in a directory of manifests."""
+    from nodeagent.proxy.source.manifests.manifest_directory import ManifestDirectory  # noqa: PLC0415 - only agents with manifests load the kinds
 
     try:
         world = ManifestDirectory(root, node_name).read().world

@@ -7,10 +7,10 @@ Rule 1: what to ask next, and what an answer means, is decided in this file and 
         └── refused, closed or silent ───┼───────────────────────┘
                                          └── 410 ──▶ STREAMING, or LISTING if the server has refused to stream
 
-The caller asks `next_request`, performs it, and hands over what comes back: the body of a list (`receive_page`), pieces
+The caller asks `next_request`, performs it, and passes on the result: the body of a list (`receive_page`), pieces
 of a watch (`receive_bytes`), how a watch ended (`stream_ended`), or a refusal (`refused`). A full list is delivered as
-`Listed` events, closed by `Completed`; after that come `Put` and `Gone`. A request with `starts_list` says that all
-`Listed` so far without a `Completed` are void.
+`Listed` events, closed by `Completed`; after that come `Put` and `Gone`. A request with `starts_list` makes all
+`Listed` so far without a `Completed` void.
 
 References: KEP-3157 (streaming lists), KEP-956 (bookmarks), k8s.io/apimachinery types.go (ListOptions).
 """
@@ -53,15 +53,15 @@ LEAST_PAGE_SIZE = 20
 --request-timeout), and over a slow link a minute is not much."""
 
 LOST_STREAMS_LIMIT = 3
-"""Initial streams that may break off in a row before pages, which can be resumed, are asked for instead."""
+"""Initial streams that may break off in a row before pages, which can be resumed, are requested instead."""
 
 BROKEN_LISTS_LIMIT = 2
-"""Answers to list requests that may break off in the middle before less is asked for at a time."""
+"""Answers to list requests that may break off in the middle before less is requested at a time."""
 
 NOT_YET_REACHED_LIMIT = 3
-"""How often the server may lag behind our version before we take it that history was rewritten (a restored etcd).
+"""How often the server may lag behind our version before we assume that history was rewritten (a restored etcd).
 
-A kube-apiserver has by itself waited three seconds for its cache before it says so (cacher.go, blockTimeout), and asks
+A kube-apiserver has already waited three seconds for its cache when it answers so (cacher.go, blockTimeout), and asks
 for one more. Until the list is read again nothing is followed: client-go does not wait at all.
 """
 
@@ -69,14 +69,14 @@ UNEXPLAINED_LIMIT = 2
 """Answers in a row of status 400 that do not name a selector, before selectors are given up because of them."""
 
 OBJECTS_LIMIT = 200_000
-"""Objects of one full list, and of what a watch says after it; the largest clusters Kubernetes is tested with have a
+"""Objects of one full list, and of the watch after it; the largest clusters Kubernetes is tested with have a
 tenth of it."""
 
 BYTES_LIMIT = 1 << 30
-"""Of one full list, and of the objects that a watch put after it; 10,000 EndpointSlices of 10 endpoints are 30 MB."""
+"""The size of one full list, and of the objects that a watch put after it; 10,000 EndpointSlices of 10 endpoints are 30 MB."""
 
 PAGES_LIMIT = 4_000
-"""Pages of one full list: beyond ten times what OBJECTS_LIMIT needs, the server makes them up."""
+"""Pages of one full list: this is ten times what OBJECTS_LIMIT needs; the server must have made up more than that."""
 THIN_PAGES = 100
 """So many pages may bring next to nothing; before each further one there is a pause."""
 THIN_PAGES_PAUSE_SECONDS = 0.05
@@ -87,7 +87,7 @@ Parameters = tuple[tuple[str, str], ...]
 class Request(Struct, frozen=True):
     """A GET of the resource's collection. `stream`: the answer is a watch, otherwise it is one page of a list.
 
-    `awaits_initial_state`: until `Completed` the stream must not fall silent for long: a server that does not know
+    `awaits_initial_state`: until `Completed` the stream must not be silent for long: a server that does not know
     streaming lists sends everything and then never the closing bookmark.
     """
 
@@ -121,9 +121,9 @@ class _Phase(Enum):
 class ListWatch(Generic[O]):
     """List and watch of one resource: what to ask next, and what the answers mean.
 
-    selectors: ``(("labelSelector", "…"), ("fieldSelector", "…"))``; the last is given up first when the server
-    refuses them, so the caller must filter as well; see `given_up`. bookmarks: how many came that were sent only as a
-    sign of life and progress. progress: how many events and bookmarks the current watch has brought.
+    selectors: ``(("labelSelector", "…"), ("fieldSelector", "…"))``; the last is given up first if the server
+    refuses them, so the caller must filter as well; see `given_up`. bookmarks: how many came as mere
+    signs of life and progress. progress: how many events and bookmarks the current watch has brought.
     """
 
     def __init__(
@@ -154,18 +154,18 @@ class ListWatch(Generic[O]):
 
     @property
     def given_up(self) -> Parameters:
-        """All selectors, when the server has refused some; nothing when they are in use. It may be asked again later
-        with a list of one object, and if it accepts, `use_selectors_again`."""
+        """All selectors, if the server has refused some; empty if they are in use. The caller may try them again later
+        with a list of one object and, if the server accepts, call `use_selectors_again`."""
         return () if self._selectors == self._all_selectors else self._all_selectors
 
     def use_selectors_again(self) -> None:
-        """The server takes them now: start over with a full list."""
+        """Called when the server accepts the selectors: starts over with a full list."""
         self._selectors = self._all_selectors
         self._relist()
 
     @property
     def pause_seconds(self) -> float:
-        """How long to wait before the next page: of a list that goes on and on and brings next to nothing."""
+        """How long to wait before the next page, in seconds: more than 0 for an endless list that brings next to nothing."""
         thin = self._pages > THIN_PAGES and self._listed < self._pages * LEAST_PAGE_SIZE
         return THIN_PAGES_PAUSE_SECONDS if thin and self._continue else 0.0
 
@@ -175,7 +175,7 @@ class ListWatch(Generic[O]):
         return self._phase is _Phase.WATCHING
 
     def next_request(self, timeout_seconds: int) -> Request:
-        """What to ask now; a watch is asked to end after `timeout_seconds` seconds."""
+        """Returns the next request; a watch is requested to end after `timeout_seconds` seconds."""
         if self._phase is _Phase.LISTING:
             return self._page_request()
         self._lines = LineSplitter()
@@ -193,9 +193,9 @@ class ListWatch(Generic[O]):
         return Request((*self._selectors, *watch, *initial), stream=True, starts_list=True, awaits_initial_state=True)
 
     def receive_page(self, body: bytes) -> Iterator[Event[O]]:
-        """The answer to a list request. Consume the iterator before anything else is asked.
+        """Yields the events of the answer to a list request. Consume the iterator before the next request.
 
-        Raises MalformedAnswerError when the body is no list; the same page is asked for again.
+        Raises MalformedAnswerError if the body is not a list; the same page is requested again.
         """
         meta, batches = self._decoder.list_page(body)
         if not meta.resource_version:
@@ -217,7 +217,7 @@ class ListWatch(Generic[O]):
             yield Completed(meta.resource_version)
 
     def receive_bytes(self, data: bytes) -> list[Event[O]]:
-        """The next piece of a watch. Nothing follows a `Failed`."""
+        """Returns the events of the next piece of a watch. No event follows a `Failed`."""
         events: list[Event[O]] = []
         try:
             lines = self._lines.feed(data)
@@ -233,7 +233,8 @@ class ListWatch(Generic[O]):
         return events
 
     def stream_ended(self, end: StreamEnd) -> Retry:
-        """The watch is over. A line it was in the middle of is void: the next watch sends the event again."""
+        """Called when the watch is over; returns when to send the next request. An incomplete last line is void: the next watch
+        sends the event again."""
         if self._phase is not _Phase.STREAMING:
             return Retry.AT_ONCE if end is StreamEnd.CLOSED else Retry.BACK_OFF
         self._lost_streams += 1
@@ -242,7 +243,7 @@ class ListWatch(Generic[O]):
         return self._give_up_streaming()
 
     def refused(self, error: KubeError) -> Retry:
-        """The request was not answered, or with an error status."""
+        """Called when the request was not answered, or with an error status; returns when to send the next request."""
         if self._phase is _Phase.STREAMING:
             return self._streaming_refused(error)
         if isinstance(error, ExpiredError):
@@ -250,7 +251,7 @@ class ListWatch(Generic[O]):
         elif isinstance(error, OversizedError) and self._from_cache:
             self._relist()  # a cache answers with everything at once, whatever page was asked for
         elif isinstance(error, ServerUnreachableError) and error.begun:
-            self._ask_for_less()
+            self._request_smaller_pages()
         elif isinstance(error, NotYetReachedError):
             was_watching = self._phase is _Phase.WATCHING
             self._count_not_yet_reached()
@@ -262,7 +263,7 @@ class ListWatch(Generic[O]):
         return Retry.BACK_OFF
 
     def _streaming_refused(self, error: KubeError) -> Retry:
-        """Pages are asked for when the server does not want to stream; trouble of the moment says nothing of that."""
+        """Changes to pages if the server refuses to stream; a temporary failure is no such refusal."""
         refuses = isinstance(error, StatusError) and (
             error.code < HTTPStatus.INTERNAL_SERVER_ERROR or error.code == HTTPStatus.NOT_IMPLEMENTED
         )
@@ -334,7 +335,7 @@ class ListWatch(Generic[O]):
         return None
 
     def _receive_error(self, raw: bytes) -> Event[O]:
-        """An ERROR event ends a watch. Only where its cause is known to pass is the version kept."""
+        """Returns the event of an ERROR, which ends a watch. The version is kept only if the cause is known to be temporary."""
         error = event_error(status_of(raw))
         if self._phase is _Phase.STREAMING:
             if not _is_about_access_or_load(error):
@@ -346,7 +347,7 @@ class ListWatch(Generic[O]):
         return Failed(error)
 
     def _advance(self, resource_version: str) -> None:
-        """Initial events carry the versions of their objects, which are no place in history."""
+        """Notes the version of an event. Initial events carry the versions of their objects, which are no place in history."""
         if resource_version and self._phase is _Phase.WATCHING:
             self._resource_version = resource_version
 
@@ -360,18 +361,18 @@ class ListWatch(Generic[O]):
         self._not_yet_reached = self._unexplained = 0
 
     def _start_counting(self) -> None:
-        """A full list begins, and replaces all that was put before."""
+        """Called when a full list begins: it replaces everything that was put before."""
         self._pages = self._listed = self._listed_bytes = 0
         self._put, self._put_bytes = {}, 0
 
     def _count(self, objects: int, size: int) -> None:
-        """More of a full list. Raises OversizedError when it is too much."""
+        """Counts more of a full list. Raises OversizedError if it is too much."""
         self._listed += objects
         self._listed_bytes += size
         self._bound("a list", self._listed, self._listed_bytes)
 
     def _note(self, key: ObjectKey, size: int) -> None:
-        """A watch has put this object, of so many bytes. Raises OversizedError when all it has put is too much."""
+        """Counts an object, of so many bytes, that a watch has put. Raises OversizedError if all objects together are too much."""
         self._put_bytes += size - self._put.get(key, 0)
         self._put[key] = size
         self._bound("a watch", len(self._put), self._put_bytes)
@@ -387,9 +388,9 @@ class ListWatch(Generic[O]):
         raise OversizedError(f"{what} of more than {excess}")
 
     def _relist(self, *, paged: bool = True, from_cache: bool = False) -> None:
-        """Start over with a full list; in one piece when pages were too slow for the server's history.
+        """Starts over with a full list; in one piece if pages were too slow for the server's history.
 
-        from_cache: what the server has in memory will do, whatever its age; never after something was known.
+        from_cache: accept what the server has in memory, whatever its age; never after an object was known.
         """
         self._from_cache = from_cache
         self._phase = _Phase.STREAMING if self._streaming else _Phase.LISTING
@@ -402,8 +403,8 @@ class ListWatch(Generic[O]):
         self._relist(from_cache=self._from_cache)
         return Retry.AT_ONCE
 
-    def _ask_for_less(self) -> None:
-        """A list broke off in the middle; one time is bad luck."""
+    def _request_smaller_pages(self) -> None:
+        """Called when a list broke off in the middle. Once is treated as an accident; then smaller pages are requested."""
         self._broken_lists += 1
         if self._broken_lists < BROKEN_LISTS_LIMIT:
             return
@@ -419,9 +420,9 @@ class ListWatch(Generic[O]):
             self._relist()
 
     def _simplify(self, *, is_about_selectors: bool) -> Retry:
-        """A 400: the server may not know our continue token any more, or not our selectors.
+        """Reacts to a 400: the server may not know our continue token any more, or not our selectors.
 
-        A front that stands before the server may send a Status of its own, which says nothing of selectors.
+        A proxy before the server may send a Status of its own, which says nothing about selectors.
         """
         if self._continue:
             was_paged = self._paged
@@ -440,8 +441,8 @@ class ListWatch(Generic[O]):
 
 
 def _is_about_access_or_load(error: KubeError) -> bool:
-    """Whether the answer says nothing about what was asked; a 400 that has no Status comes from something in between
-    (nginx, for one, when it wants a client certificate)."""
+    """Returns whether the answer says nothing about the request itself; a 400 without a Status comes from a proxy in between
+    (nginx, for one, if it wants a client certificate)."""
     if isinstance(error, RejectedError):
         return not error.of_api
     return isinstance(error, ThrottledError | UnauthorizedError | ForbiddenError)

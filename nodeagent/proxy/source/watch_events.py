@@ -1,4 +1,4 @@
-"""What the answers of a list and a watch mean, as `nodeagent.proxy.source.watch` delivers it. Pure."""
+"""The events into which `nodeagent.proxy.source.watch` translates the answers of a list and a watch. Pure."""
 
 from typing import Generic
 
@@ -29,13 +29,13 @@ class Completed(Struct, frozen=True):
 
 
 class Put(Struct, Generic[O], frozen=True):
-    """The object exists and this is its latest version."""
+    """The object was added or changed; this is its latest version."""
 
     object: O
 
 
 class Gone(Struct, frozen=True):
-    """The object does not exist any more."""
+    """The object was deleted."""
 
     key: ObjectKey
 
@@ -47,7 +47,7 @@ class Spoiled(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """The watch is of no more use; the caller closes it and acts on `error` (log, wait), then asks `next_request`."""
+    """The watch is not usable any more; the caller closes it and acts on `error` (log, wait), then asks `next_request`."""
 
     error: KubeError
 

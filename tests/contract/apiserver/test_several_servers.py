@@ -335,11 +335,11 @@ def test_a_full_etcd_is_told_freed_and_used_again(tmp_path: Path) -> None:
             until(lambda: api.call("GET", "/readyz").status == 200, "not ready again")
             assert api.call("POST", CONFIGMAPS, configmap("fits")).status == 201
 
-            def is_said() -> bool:
+            def is_status() -> bool:
                 events = api.get("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=kubernetes")
                 return [event["reason"] for event in events["items"]] == ["StoreFull"]
 
-            until(is_said, "it is said nowhere")
+            until(is_status, "it is said nowhere")
         finally:
             api.stop()
 

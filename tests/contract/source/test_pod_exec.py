@@ -121,7 +121,7 @@ def test_what_is_not_an_end_is_an_error(
 
 
 def test_a_server_that_speaks_none_of_the_protocols_is_named(fake_api_server: Callable[[], Any]) -> None:
-    with pytest.raises(MalformedAnswerError, match=r"none of v5\.channel\.k8s\.io, v4\.channel\.k8s\.io is spoken"):
+    with pytest.raises(MalformedAnswerError, match=r"supports none of v5\.channel\.k8s\.io, v4\.channel\.k8s\.io"):
         run(fake_api_server, [status(SUCCESS)], protocols=())
 
 

@@ -1,1 +1,1 @@
-"""HTTP to an API server: which one, trusted how, as whom, and what each failure means."""
+"""HTTP to an API server: which server, how it is trusted, with which credentials, and what each failure means."""

@@ -1,4 +1,4 @@
-"""HTTP to an API server, or to one of several. Every failure leaves this file as a class of `errors`.
+"""HTTP to an API server, or to one of several. Every failure is raised as a class of `api_errors`.
 
 Bodies are read with `iter_any` and `read` only: aiohttp's line reader fails on lines longer than its buffer.
 """
@@ -32,9 +32,9 @@ from nodeagent.proxy.source.client.api_errors import (
 )
 from nodeagent.proxy.source.client.credentials import fits_header
 from nodeagent.proxy.source.client.exchange import (
-    as_asked,
+    as_server_unreachable,
     detect_a_dead_peer,
-    failures_named,
+    require_uncompressed,
     sent_once,
     shown,
     start_of_body,
@@ -47,16 +47,16 @@ from nodeagent.proxy.source.client.tls import TlsContexts
 logger = logging.getLogger(__name__)
 JSON = "application/json"
 READY_PATH = "/readyz"
-UNTOUCHED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.SERVICE_UNAVAILABLE})
-"""After these a write has not been carried out."""
+NOT_CARRIED_OUT = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.SERVICE_UNAVAILABLE})
+"""After one of these answers a write has not been carried out."""
 
 BODY_LIMIT_BYTES = 128 << 20
-"""Of one answer; 10,000 EndpointSlices of 10 endpoints are 30 MB."""
+"""The limit of one answer; 10,000 EndpointSlices of 10 endpoints are 30 MB."""
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """Seconds. connect: TCP and TLS. headers: until the answer starts. body: for the rest, unless it is a stream, and longer
-    by what comes at no less than `bytes_per_second`."""
+    """Seconds. connect: TCP and TLS. headers: until the answer starts. body: for the rest, unless it is a stream; extended as long as
+    at least `bytes_per_second` arrive."""
 
     connect: float = 10.0
     headers: float = 60.0
@@ -65,23 +65,23 @@ class Timeouts(msgspec.Struct, frozen=True):
 
 
 class RequestListener(Protocol):
-    """Who counts requests; must not raise or block."""
+    """Counts requests; must not raise or block."""
 
     def requested(self, method: str, host: str, code: str, seconds: float) -> None:
-        """Called when the headers of an answer are there, or will not come (code ``<error>``)."""
+        """Called when the headers of an answer have arrived, or will not come (code ``<error>``)."""
         ...
 
 
 class ApiClient:
-    """Requests to the API server of `access`. An async context manager; use it inside one event loop.
+    """Sends requests to the API server of `access`. An async context manager; use it inside one event loop.
 
     Paths start with ``/api`` or ``/apis``; a path in the server's URL is put before them. Every request raises
     ServerUnreachableError, CredentialsError, MalformedAnswerError (also for more than `body_limit` bytes) or a
-    StatusError; a 401 is tried once more with a fresh credential.
+    StatusError; after a 401 it is sent once more with a fresh credential.
 
-    Of several servers one is in use. A request that it does not answer, or refuses where another may not (401, 403, 5xx),
-    goes to the next one at once, unless it is a write that may have been carried out; only when all have failed it
-    fails. When another server takes the place of the one in use, streams from elsewhere break off.
+    Of several servers one is in use. A request that it does not answer, or that it refuses but another may accept (401, 403, 5xx),
+    goes to the next one at once, unless it is a write that may have been carried out; it fails only when all have failed.
+    When another server is used instead, streams from the former one are closed.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class ApiClient:
 
     @property
     def server(self) -> str:
-        """The URLs of all servers, for messages, and what is between us and them."""
+        """The URLs of all servers, with the proxies to them, for messages."""
         return ", ".join(shown(server) for server in self._access.servers)
 
     @property
@@ -127,7 +127,7 @@ class ApiClient:
             headers=headers, connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
         )
         if self._servers.are_several:
-            self._homing = asyncio.create_task(self._go_home(), name="way back to the API server of choice")
+            self._homing = asyncio.create_task(self._return_to_home(), name="way back to the API server of choice")
         return self
 
     async def __aexit__(
@@ -142,18 +142,18 @@ class ApiClient:
             self._session = None
 
     async def get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> bytes:
-        """The body of a 2xx answer."""
+        """Returns the body of a 2xx answer."""
         response, server = await self._open("GET", path, parameters)
         async with response:
             return await self._body(response, server)
 
-    async def lives(self, path: str, seconds: float) -> bool:
-        """Whether the server in use answers within so many seconds, whatever it says. When it does not and there are
-        others, the next one is in use from now on."""
+    async def is_alive(self, path: str, seconds: float) -> bool:
+        """Returns whether the server in use answers within so many seconds, with any status. If it does not and there are
+        other servers, the next one is used from now on."""
         server = self._servers.current
         try:
             async with asyncio.timeout(seconds):
-                await self._glance(server, path)
+                await self._probe(server, path)
         except (ServerUnreachableError, TimeoutError) as error:
             self._leave(server, error)
             return self._servers.are_several
@@ -170,7 +170,7 @@ class ApiClient:
         parameters: Iterable[tuple[str, str]] = (),
         content_type: str = JSON,
     ) -> bytes:
-        """Send `body` (anything msgspec encodes; None for nothing) as JSON; the body of a 2xx answer.
+        """Sends `body` (anything msgspec encodes; None for no body) as JSON; returns the body of a 2xx answer.
 
         content_type: ``application/merge-patch+json`` and its like for a PATCH.
         """
@@ -181,9 +181,9 @@ class ApiClient:
 
     @asynccontextmanager
     async def stream(self, path: str, parameters: Iterable[tuple[str, str]]) -> AsyncIterator[AsyncIterator[bytes]]:
-        """A GET whose answer goes on: its pieces as they arrive, of any size. How long to listen is up to the caller.
+        """Sends a GET whose answer continues; yields its pieces as they arrive, of any size. The caller decides how long to read.
 
-        An orderly end ends the iterator, a broken connection raises ServerUnreachableError from it.
+        The iterator ends when the answer ends in order, and raises ServerUnreachableError if the connection breaks.
         """
         response, server = await self._open("GET", path, parameters)
         self._streams[response] = server
@@ -199,15 +199,15 @@ class ApiClient:
     async def channel(
         self, path: str, parameters: Iterable[tuple[str, str]], protocols: Iterable[str]
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """A WebSocket to the server in use that speaks one of these protocols. Raises MalformedAnswerError when it knows
-        none of them, ServerUnreachableError also for what breaks while it is open."""
+        """Opens a WebSocket to the server in use that speaks one of these protocols. Raises MalformedAnswerError if it supports
+        none of them, ServerUnreachableError also if the connection breaks while it is open."""
         assert self._session is not None, "ApiClient is used as an async context manager"
         server = self._servers.current
         url = url_of(server, path, parameters)
         encrypted = url.scheme == "https"
         credential = await self._access.credentials.current()
         try:
-            with failures_named(server):
+            with as_server_unreachable(server):
                 async with asyncio.timeout(self._timeouts.headers):
                     opened = await self._session.ws_connect(
                         url,
@@ -224,8 +224,8 @@ class ApiClient:
             raise
         async with opened:
             if opened.protocol is None:
-                raise MalformedAnswerError(f"{shown(server)}: {path}: none of {', '.join(protocols)} is spoken there")
-            with failures_named(server):
+                raise MalformedAnswerError(f"{shown(server)}: {path}: it supports none of {', '.join(protocols)}")
+            with as_server_unreachable(server):
                 yield opened
 
     async def _open(
@@ -235,7 +235,7 @@ class ApiClient:
         parameters: Iterable[tuple[str, str]] = (),
         content: tuple[str, bytes] | None = None,
     ) -> tuple[aiohttp.ClientResponse, Server]:
-        """The answer, its body not read yet, and who gave it: the server in use, or another that is in use from now on."""
+        """Returns the answer, with its body unread, and the server that gave it: the one in use, or another that is used from now on."""
         asked: dict[Server, KubeError] = {}
         parameters = tuple(parameters)
         while (server := self._servers.to_ask(asked)) is not None:
@@ -248,7 +248,7 @@ class ApiClient:
                     break
             except (UnauthorizedError, ForbiddenError, NotYetReachedError, ServerFailedError) as error:
                 asked[server] = error
-                if method != "GET" and error.code not in UNTOUCHED:
+                if method != "GET" and error.code not in NOT_CARRIED_OUT:
                     break
             else:
                 self._unanswered = 0
@@ -256,18 +256,18 @@ class ApiClient:
                     self._use(server, asked[self._servers.current])
                 return response, server
         self._unanswered += all(isinstance(error, ServerUnreachableError) for error in asked.values())
-        # What a server says tells more than that others say nothing.
+        # The status of one server says more than the silence of others.
         raise next((error for error in asked.values() if isinstance(error, StatusError)), next(iter(asked.values())))
 
     def _leave(self, server: Server, error: Exception) -> None:
         if self._servers.leave(server):
-            self._moved(error)
+            self._server_changed(error)
 
     def _use(self, server: Server, why: Exception | str) -> None:
         if self._servers.use(server):
-            self._moved(why)
+            self._server_changed(why)
 
-    def _moved(self, why: Exception | str) -> None:
+    def _server_changed(self, why: Exception | str) -> None:
         logger.info("API server now: %s (%s)", shown(self._servers.current), why or "no answer in time")
         if self._servers.current != self._servers.home:
             self._away.set()
@@ -275,22 +275,22 @@ class ApiClient:
             if server != self._servers.current:
                 response.close()
 
-    async def _go_home(self) -> None:
-        """Ends only by cancellation."""
+    async def _return_to_home(self) -> None:
+        """Returns to the home server when it is ready again. Ends only by cancellation."""
         while True:
             await self._away.wait()
             await asyncio.sleep(self._failover.home * (0.5 + self._chance()))
             home = self._servers.home
-            if home != self._servers.current and await self._is_well(home):
+            if home != self._servers.current and await self._is_ready(home):
                 self._use(home, "back where this agent belongs")
             if home == self._servers.current:
                 self._away.clear()
 
-    async def _is_well(self, server: Server) -> bool:
-        """Whether it takes requests. Where nobody may ask for that, an answer will do."""
+    async def _is_ready(self, server: Server) -> bool:
+        """Returns whether the server is ready. If the client may not ask for that, any answer is enough."""
         try:
             async with asyncio.timeout(self._failover.answer):
-                await self._glance(server, READY_PATH)
+                await self._probe(server, READY_PATH)
         except (NotServedError, ForbiddenError):
             return True
         except (KubeError, TimeoutError) as error:
@@ -298,10 +298,10 @@ class ApiClient:
             return False
         return True
 
-    async def _glance(self, server: Server, path: str) -> None:
-        """An answer of this one, read so that the connection can be used again."""
+    async def _probe(self, server: Server, path: str) -> None:
+        """Sends a GET to this server and reads the answer, so that the connection can be used again."""
         response = await self._authorized("GET", server, path)
-        with failures_named(server):
+        with as_server_unreachable(server):
             async with response:
                 await start_of_body(response)
 
@@ -323,7 +323,7 @@ class ApiClient:
     async def _send(
         self, method: str, server: Server, url: URL, content: tuple[str, bytes] | None
     ) -> aiohttp.ClientResponse:
-        """The answer, its body not read yet. Raises a StatusError when it is not 2xx."""
+        """Sends the request; returns the answer, with its body unread. Raises a StatusError if it is not 2xx."""
         assert self._session is not None, "ApiClient is used as an async context manager"
         credential = await self._access.credentials.current()
         if not fits_header(credential.authorization or ""):
@@ -332,8 +332,8 @@ class ApiClient:
         if content is not None:
             headers["Content-Type"] = content[0]
         encrypted = url.scheme == "https"
-        connect, headers_within = self._patience()
-        with failures_named(server):
+        connect, headers_within = self._timeouts_of_request()
+        with as_server_unreachable(server):
             async with self._counted(method, url) as counted, asyncio.timeout(headers_within):
                 response = await self._session.request(
                     method,
@@ -349,7 +349,7 @@ class ApiClient:
                 )
                 counted.code = str(response.status)
             if HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
-                return as_asked(response)
+                return require_uncompressed(response)
             async with response, asyncio.timeout(self._timeouts.body):
                 refusal = await start_of_body(response)
         raise status_error(response.status, refusal, response.headers.get("Retry-After"))
@@ -365,8 +365,8 @@ class ApiClient:
             if self._listener is not None:
                 self._listener.requested(method, url.authority, outcome.code, clock() - started)
 
-    def _patience(self) -> tuple[float, float]:
-        """Seconds until a connection and until an answer. Of several servers none is waited for long, but longer each
+    def _timeouts_of_request(self) -> tuple[float, float]:
+        """Returns the seconds until a connection and until an answer. With several servers they are short, but grow each
         time that none of them has answered: they may all be slow."""
         if not self._servers.are_several:
             return self._timeouts.connect, self._timeouts.headers
@@ -375,11 +375,11 @@ class ApiClient:
 
     async def _body(self, response: aiohttp.ClientResponse, server: Server) -> bytes:
         loop = asyncio.get_running_loop()
-        pause = self._patience()[1] if self._servers.are_several else self._timeouts.body
+        pause = self._timeouts_of_request()[1] if self._servers.are_several else self._timeouts.body
         end = loop.time() + self._timeouts.body
         pieces = []
         try:
-            with failures_named(server):
+            with as_server_unreachable(server):
                 async with asyncio.timeout_at(min(end, loop.time() + pause)) as limit:
                     async for piece in self._bounded(response, server):
                         pieces.append(piece)
@@ -401,12 +401,12 @@ class ApiClient:
             yield piece
 
     async def _pieces(self, response: aiohttp.ClientResponse, server: Server) -> AsyncGenerator[bytes, None]:
-        with failures_named(server):
+        with as_server_unreachable(server):
             async for piece in response.content.iter_any():
                 yield piece
 
 
 class _Outcome:
-    """How a request ended, as client-go counts it."""
+    """The code of a request's end, as client-go counts it."""
 
     code = "<error>"

@@ -1,21 +1,21 @@
-"""What can go wrong between the agent and the API server. The class says who must act.
+"""The errors between the agent and the API server. The class says who must act.
 
     KubeError
     ├── OperatorError             a person must change a file, a credential or a permission
-    │   ├── KubeconfigError       the file says something that cannot be used
+    │   ├── KubeconfigError       the file has a value that cannot be used
     │   └── CredentialsError      a token file or exec plugin did not give a credential
     ├── ServerUnreachableError    the environment: no connection, or it broke; try again
     ├── MalformedAnswerError      the other side does not speak the Kubernetes API (a proxy's error page, say)
-    │   └── OversizedError        it says more than a bound allows
+    │   └── OversizedError        the answer is longer than a bound allows
     └── StatusError               the server answered with a status
         ├── UnauthorizedError     401: the credential is not accepted; a person must act
         ├── ForbiddenError        403: a role binding is missing; a person must act
         ├── NotServedError        404: the server has no such resource
         ├── RejectedError         any other 4xx: the server understood and will not; we must ask differently
-        ├── ExpiredError          410: the state asked for is too old; list again
-        ├── NotYetReachedError    504: the server has not caught up to the version asked for; wait
+        ├── ExpiredError          410: the requested state is too old; list again
+        ├── NotYetReachedError    504: the server has not reached the requested version; wait
         ├── ThrottledError        429: wait
-        └── ServerFailedError     5xx: the server's trouble; try again
+        └── ServerFailedError     5xx: a failure of the server; try again
 
 Pure: no I/O here.
 """
@@ -26,11 +26,11 @@ from msgspec import DecodeError, Struct
 from msgspec.json import Decoder
 
 RETRY_AFTER_BOUNDS_SECONDS = (0.1, 60.0)
-"""What a server may ask for between two requests; more or less is taken as the bound."""
+"""Bounds of the pause that a server may request; a smaller or greater one is treated as the bound."""
 
 
 class KubeError(Exception):
-    """Root of the tree; `str` is one line for a person."""
+    """Root of the tree; `str` is one line for users."""
 
 
 class OperatorError(KubeError):
@@ -46,7 +46,7 @@ class CredentialsError(OperatorError):
 
 
 class ServerUnreachableError(KubeError):
-    """sent: whether the server may have got the request. begun: whether its answer broke off in the middle."""
+    """sent: whether the server may have received the request. begun: whether its answer broke off in the middle."""
 
     def __init__(self, message: str, *, sent: bool = True, begun: bool = False) -> None:
         super().__init__(message)
@@ -87,15 +87,15 @@ class Status(Struct, frozen=True):
         return _bounded(seconds) if seconds else None
 
     @property
-    def is_said(self) -> bool:
+    def is_status(self) -> bool:
         """Whether the body is a Status at all: error pages of a proxy before an API server are not."""
         return self.kind == "Status" or bool(self.reason or self.message)
 
     @property
     def is_too_large_resource_version(self) -> bool:
-        """Whether the server lags behind the version asked for (k8s.io/apiserver storage/errors.go).
+        """Whether the server lags behind the requested version (k8s.io/apiserver storage/errors.go).
 
-        Servers from before 1.20 give no cause, only the message.
+        Servers before 1.20 give no cause, only the message.
         """
         causes = (self.details.causes if self.details else None) or ()
         if any(cause.reason == "ResourceVersionTooLarge" for cause in causes):
@@ -104,9 +104,9 @@ class Status(Struct, frozen=True):
 
 
 class StatusError(KubeError):
-    """code: the HTTP status; retry_after_seconds: seconds the server wants to be left alone, None when it does not say.
+    """code: the HTTP status; retry_after_seconds: the pause that the server requests, None if it requests none.
 
-    of_api: the answer has a Status, so that it is the API server's; False: perhaps it comes from something before it.
+    of_api: the answer has a Status, so it comes from the API server; False: it may come from a proxy before it.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ _status_decoder = Decoder(Status)
 
 
 def status_of(body: bytes) -> Status:
-    """The Status in `body`; an empty one when the body is no Status (a 404 of an unknown path is plain text)."""
+    """Returns the Status in `body`; an empty one if the body is not a Status (a 404 of an unknown path is plain text)."""
     try:
         return _status_decoder.decode(body)
     except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -180,7 +180,7 @@ def status_of(body: bytes) -> Status:
 
 
 def status_error(code: int, body: bytes, retry_after: str | None = None) -> StatusError:
-    """The error of an answer with HTTP status `code`; `retry_after` is the header, used when it is in seconds."""
+    """Returns the error of an answer with HTTP status `code`; `retry_after` is the header, used if it is in seconds."""
     status = status_of(body)
     digits = retry_after is not None and retry_after.isascii() and retry_after.isdigit()
     header_seconds = _bounded(int(retry_after[:9])) if retry_after and digits else None
@@ -189,12 +189,12 @@ def status_error(code: int, body: bytes, retry_after: str | None = None) -> Stat
 
 
 def event_error(status: Status) -> StatusError:
-    """The error that an ERROR watch event carries."""
+    """Returns the error that an ERROR watch event carries."""
     return _error(status.code or 500, status, status.message or "no message", status.retry_after_seconds)
 
 
 def first_line(body: bytes, limit: int = 200) -> str:
-    """The start of an answer that is not a Status, fit for a log line."""
+    """Returns the start of an answer that is not a Status, fit for a log line."""
     lines = body[: 4 * limit].decode("utf-8", "replace").strip().splitlines()
     return lines[0][:limit] if lines else ""
 
@@ -215,5 +215,5 @@ def _error(code: int, status: Status, message: str, retry_after_seconds: float |
     else:
         error_class = ServerFailedError if code >= HTTPStatus.INTERNAL_SERVER_ERROR else RejectedError
     return error_class(
-        code, message, reason=status.reason or "", retry_after_seconds=retry_after_seconds, of_api=status.is_said
+        code, message, reason=status.reason or "", retry_after_seconds=retry_after_seconds, of_api=status.is_status
     )

@@ -1,6 +1,6 @@
-"""Who we are to the API server: every way to obtain a credential except the exec plugin (`exec_plugin`).
+"""How the agent authenticates to the API server: every way to obtain a credential except the exec plugin (`exec_plugin`).
 
-A credential source gives a credential for each request, and learns when the server refused it. Requests are rare (a
+A credential source returns a credential for each request, and is notified when the server refused it. Requests are rare (a
 watch lasts minutes), so files are simply read each time: bound tokens and client certificates rotate on disk.
 """
 
@@ -17,9 +17,9 @@ _NO_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 class Credential(Struct, frozen=True):
-    """What a request carries. authorization: value of the header, None for none.
+    """The credential of a request. authorization: value of the header, None for no header.
 
-    client_certificate: PEM certificate chain and PEM private key, None when the server is not to be shown one.
+    client_certificate: PEM certificate chain and PEM private key, None if the server gets none.
     """
 
     authorization: str | None = None
@@ -27,22 +27,22 @@ class Credential(Struct, frozen=True):
 
 
 def fits_header(text: str) -> bool:
-    """Whether the text can be sent in a header of HTTP (RFC 9110, field values)."""
+    """Returns whether the text can be sent in an HTTP header (RFC 9110, field values)."""
     return _NO_HEADER.search(text) is None
 
 
 class CredentialSource(Protocol):
     async def current(self) -> Credential:
-        """The credential to use now. Raises CredentialsError."""
+        """Returns the credential to use now. Raises CredentialsError."""
         ...
 
     def refused(self) -> None:
-        """The server answered 401 to the last credential: do not give the same one from memory again."""
+        """Called after the server answered 401 to the last credential: `current` must not return the same one from memory again."""
         ...
 
 
 class FixedCredential:
-    """A token or a password written into the kubeconfig, or none at all."""
+    """A token or a password written in the kubeconfig, or no credential."""
 
     def __init__(self, authorization: str | None = None) -> None:
         self._credential = Credential(authorization)
@@ -59,11 +59,11 @@ class FixedCredential:
         return self._credential
 
     def refused(self) -> None:
-        """Nothing else is known."""
+        """Does nothing: there is no other credential."""
 
 
 class TokenFile:
-    """A bearer token in a file that somebody else renews (a projected service account token)."""
+    """A bearer token in a file that another program renews (a projected service account token)."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -78,11 +78,11 @@ class TokenFile:
         return Credential(f"Bearer {token}")
 
     def refused(self) -> None:
-        """The file is read each time."""
+        """Does nothing: the file is read each time."""
 
 
 class ClientCertificate:
-    """A client certificate, from files (read each time) or inline, on top of another source."""
+    """A client certificate, from files (read each time) or inline, in addition to the credential of another source."""
 
     def __init__(self, source: CredentialSource, certificate: Path | bytes, key: Path | bytes) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""One exchange with one server: what its failures are called, and what of its answer is believed."""
+"""One request to one server: the errors for its failures, and the bounds of its answer."""
 
 import os
 import socket
@@ -13,19 +13,19 @@ from nodeagent.proxy.source.client.proxy import without_password
 from nodeagent.proxy.source.client.server_choice import Server
 
 KEEPALIVE = {socket.TCP_KEEPIDLE: 15, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
-"""Seconds, seconds, probes: a peer that vanished without a word is noticed after half a minute, not at a watch's end."""
+"""Seconds, seconds, probes: a peer that vanished silently is noticed after half a minute, not at a watch's end."""
 
 REFUSAL_LIMIT_BYTES = 64 << 10
-"""Of an answer with an error status; more is cut off."""
+"""The limit of an answer with an error status; more is cut off."""
 
 
 def url_of(server: Server, path: str, parameters: Iterable[tuple[str, str]] = ()) -> URL:
-    """Where a request goes."""
+    """Returns the URL of a request."""
     return URL(server.url + path).with_query(list(parameters))
 
 
 @contextmanager
-def failures_named(server: Server) -> Iterator[None]:
+def as_server_unreachable(server: Server) -> Iterator[None]:
     try:
         yield
     except aiohttp.ConnectionTimeoutError as error:
@@ -42,7 +42,7 @@ def sent_once(server: Server) -> aiohttp.ClientMiddlewareType:
     """For writes: aiohttp would send a PUT or DELETE again when the connection breaks, and hide that it was sent before."""
 
     async def send(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-        with failures_named(server):  # what is none of its own errors aiohttp passes on
+        with as_server_unreachable(server):  # aiohttp does not catch errors that are not its own
             return await handler(request)
 
     return send
@@ -62,8 +62,9 @@ async def start_of_body(response: aiohttp.ClientResponse) -> bytes:
     return start
 
 
-def as_asked(response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
-    """The answer itself. A compressed one, which nobody asked for, may be a thousand times what it seems."""
+def require_uncompressed(response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
+    """Returns the answer unchanged. Raises MalformedAnswerError if it is compressed: it was not requested so, and may be a thousand
+    times longer than it seems."""
     coding = response.headers.get("Content-Encoding", "identity")
     if coding.lower() == "identity":
         return response
@@ -72,7 +73,7 @@ def as_asked(response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
 
 
 def _reason(error: Exception) -> str:
-    """What the system says, in the same words each time: aiohttp's text has the address of an object in it."""
+    """Returns the system's error text, equal each time: aiohttp's text contains the address of an object."""
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(cause, ConnectionError) and cause.errno is not None:
         return os.strerror(cause.errno)

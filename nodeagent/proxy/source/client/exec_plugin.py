@@ -23,7 +23,7 @@ RENEW_BEFORE_EXPIRY = timedelta(seconds=10)
 
 
 class ExecCommand(Struct, frozen=True):
-    """What to run. environment: added to the agent's own. cluster: spec.cluster of the request, None if not wanted."""
+    """The command of a plugin. environment: added to the agent's own. cluster: spec.cluster of the request, None if not wanted."""
 
     api_version: str
     command: str
@@ -48,7 +48,7 @@ class _ExecCredential(Struct, rename="camel"):
 
 
 class ExecPlugin:
-    """Runs the plugin when there is no credential yet, the last one expires, or the server refused it.
+    """Runs the plugin if there is no credential yet, the last one expires, or the server refused it.
 
     now: the wall clock, timezone-aware.
     """
@@ -77,7 +77,7 @@ class ExecPlugin:
 
     async def _run(self) -> bytes:
         command = self._command
-        # Files, not pipes: a grandchild that keeps a pipe open would keep us waiting for its end.
+        # Files, not pipes: a grandchild that keeps a pipe open would make us wait for its end.
         with _memory("nodeagent-stdout") as output, _memory("nodeagent-stderr") as complaints:
             try:
                 process = await asyncio.create_subprocess_exec(
@@ -148,7 +148,7 @@ class ExecPlugin:
 
 @contextmanager
 def _memory(name: str) -> Iterator[int]:
-    """A file in memory that is gone afterwards: its descriptor."""
+    """Yields the descriptor of a file in memory that is closed afterwards."""
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
     try:
         yield descriptor
@@ -161,7 +161,7 @@ def _contents(descriptor: int) -> bytes:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill the process with what it has started; its group may be gone already."""
+    """Kills the process with its children; its group may have ended already."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     with suppress(ProcessLookupError):

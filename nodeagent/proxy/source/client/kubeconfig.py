@@ -1,4 +1,4 @@
-"""Which API server, trusted how, and as whom: from a kubeconfig file or from the pod the agent runs in.
+"""Reads which API server to use, how it is trusted, and the credentials, from a kubeconfig file or from the pod of the agent.
 
 Everything the file names is checked while loading, so that a mistake is one line at the start and not a connection
 error later. Format: k8s.io/client-go tools/clientcmd/api/v1 types.go. Not supported, and refused rather than ignored:
@@ -128,7 +128,7 @@ def utc_now() -> datetime:
 
 
 def load_kubeconfig(path: Path, context: str | None = None, *, now: Callable[[], datetime] = utc_now) -> ClusterAccess:
-    """What the file says for this context (None: the current one). Blocks on small files.
+    """Returns the access for this context of the file (None: the current one). Blocks on small files.
 
     Raises KubeconfigError, one line naming file and field.
     """
@@ -136,7 +136,7 @@ def load_kubeconfig(path: Path, context: str | None = None, *, now: Callable[[],
     document = file.read()
     name = context or document.current_context
     if not name:
-        raise file.error("current-context", "not set, and no context was asked for")
+        raise file.error("current-context", "not set, and no context was given")
     named_at = "" if context else f" (from current-context of {path})"
     _, chosen = _find(file, "contexts", document.contexts, name, named_at)
     at = f"contexts[{name}].context"
@@ -156,12 +156,12 @@ def load_kubeconfig(path: Path, context: str | None = None, *, now: Callable[[],
 
 
 def in_cluster(environment: Mapping[str, str], directory: Path = SERVICE_ACCOUNT_DIRECTORY) -> ClusterAccess:
-    """The API server as pods see it, with the pod's service account.
+    """Returns the access of pods to the API server, with the service account of this pod.
 
     Beware that this address is itself a Service: a proxy that reaches the API server through it depends on its own
     rules (they stay in the kernel while the agent restarts, but not over a reboot).
 
-    Raises KubeconfigError when this is not a pod with a service account.
+    Raises KubeconfigError if this is not a pod with a service account.
     """
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
@@ -175,7 +175,7 @@ def in_cluster(environment: Mapping[str, str], directory: Path = SERVICE_ACCOUNT
 
 
 class _File:
-    """The kubeconfig file: error lines that name it, and paths relative to where it is."""
+    """The kubeconfig file: makes errors that name it, and resolves paths relative to it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -189,7 +189,7 @@ class _File:
         return KubeconfigError(printable(line))
 
     def read(self) -> _Document:
-        """As kubectl reads it: of a key that appears twice the last one counts, what is null is absent."""
+        """Returns the content as kubectl reads it: of a repeated key the last one counts, null values are absent."""
         try:
             text = read_whole(self._path).decode("utf-8-sig")
         except OSError as error:
@@ -219,11 +219,11 @@ class _File:
         except OSError as error:
             raise self.error(where, f"{path}: {error.strerror}") from error
         except ValueError as error:
-            raise self.error(where, f"{text!r} is no path") from error
+            raise self.error(where, f"{text!r} is not a path") from error
         return path
 
     def inline_or_path(self, where: str, data: str, path: str) -> Path | bytes | None:
-        """``<field>-data`` (base64) wins over ``<field>`` (a path), as in client-go."""
+        """Returns ``<field>-data`` (base64) if set, else the path in ``<field>``, as client-go does; None without both."""
         if data:
             try:
                 return b64decode("".join(data.split()), validate=True)
@@ -233,14 +233,14 @@ class _File:
 
 
 def _split(message: str) -> tuple[str, str]:
-    """Field and fault from msgspec's ``Expected `str`, got `int` - at `$.users[0].user.token```."""
+    """Returns (field, fault) from msgspec's ``Expected `str`, got `int` - at `$.users[0].user.token```."""
     fault, _, place = message.partition(" - at `$")
     fault = re.sub(r"^E", "e", fault.replace("`", ""))
     return place.rstrip("`").lstrip("."), fault
 
 
 def _find(file: _File, section: str, entries: list[N] | None, name: str, asked_by: str) -> tuple[str, N]:
-    """The first entry of that name, and where it is."""
+    """Returns where the first entry of that name is, and the entry. Raises KubeconfigError if there is no such entry."""
     for index, entry in enumerate(entries or []):
         if entry.name == name:
             return f"{section}[{index}]", entry
@@ -306,7 +306,7 @@ def _credentials(file: _File, at: str, user: _User, cluster: _Cluster, now: Call
 
 
 def _bearer(file: _File, at: str, user: _User, cluster: _Cluster, now: Callable[[], datetime]) -> CredentialSource:
-    """The token, password or plugin. A token file goes before a token, and both before anything else."""
+    """Returns the token, password or plugin. A token file has precedence over a token, and both over anything else."""
     if user.token_file:
         return TokenFile(file.readable(f"{at}.tokenFile", user.token_file))
     if user.token:
@@ -343,7 +343,7 @@ def _exec_command(file: _File, at: str, plugin: _Exec, cluster: _Cluster) -> Exe
 
 
 def _cluster_information(cluster: _Cluster, file: _File) -> dict[str, object]:
-    """spec.cluster of the ExecCredential given to the plugin; absent fields are left out."""
+    """Returns spec.cluster of the ExecCredential for the plugin, without absent fields."""
     authority = cluster.certificate_authority_data
     if not authority and cluster.certificate_authority:
         authority = msgspec.to_builtins(file.path_of(cluster.certificate_authority).read_bytes())

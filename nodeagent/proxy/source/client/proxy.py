@@ -1,7 +1,7 @@
-"""The HTTP proxy on the way to the API server, as environment variables name it.
+"""Finds the HTTP proxy to the API server in the environment variables.
 
 The rules are those of golang.org/x/net/http/httpproxy, which client-go follows: HTTPS_PROXY (for an http:// server
-HTTP_PROXY) or its lower-case twin; NO_PROXY is a list of addresses, CIDRs and domains, each (but CIDRs) with a port or
+HTTP_PROXY) or its lower-case twin; NO_PROXY is a list of addresses, CIDRs and domains, each (except CIDRs) with a port or
 without; localhost and loopback addresses are always reached directly.
 """
 
@@ -18,8 +18,8 @@ Address = IPv4Address | IPv6Address
 
 
 def environment_proxy(server: str, environment: Mapping[str, str]) -> str | None:
-    """The URL of the proxy to this server; None for a direct connection. Raises KubeconfigError, which names the
-    variable, when it has to be used and cannot be."""
+    """Returns the URL of the proxy to this server; None for a direct connection. Raises KubeconfigError, which names the
+    variable, if the proxy must be used but is not usable."""
     parts = urlsplit(server)
     variable = "HTTPS_PROXY" if parts.scheme == "https" else "HTTP_PROXY"
     proxy = _value(environment, variable)
@@ -36,7 +36,7 @@ def environment_proxy(server: str, environment: Mapping[str, str]) -> str | None
 
 
 def is_usable_proxy(url: str) -> bool:
-    """Whether requests can be sent through what this URL names."""
+    """Returns whether the URL names a proxy that requests can be sent through."""
     try:
         parts = urlsplit(url)
         return parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
@@ -45,7 +45,7 @@ def is_usable_proxy(url: str) -> bool:
 
 
 def without_password(url: str) -> str:
-    """The URL as it may be shown."""
+    """Returns the URL as it may be shown, with the password replaced."""
     head, at, place = url.rpartition("@")
     scheme, slashes, user = head.rpartition("://")
     name, colon, _ = user.partition(":")
@@ -65,7 +65,7 @@ def _may_use_proxy(host: str, port: int, no_proxy: str) -> bool:
 
 
 def _excludes(entry: str, host: str, address: Address | None, port: int) -> bool:
-    """Whether an entry of NO_PROXY means this server."""
+    """Returns whether an entry of NO_PROXY matches this server."""
     if entry == "*":
         return True
     if "/" in entry:
@@ -85,7 +85,7 @@ def _excludes(entry: str, host: str, address: Address | None, port: int) -> bool
 
 
 def _split_port(entry: str) -> tuple[str, str]:
-    """Host and port (empty: every one) of ``host``, ``host:port``, ``[address]:port`` or a bare IPv6 address."""
+    """Returns host and port (empty: every one) of ``host``, ``host:port``, ``[address]:port`` or a bare IPv6 address."""
     if entry.startswith("["):
         name, _, rest = entry[1:].partition("]")
         return name, rest.removeprefix(":")

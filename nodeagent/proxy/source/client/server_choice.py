@@ -1,8 +1,8 @@
-"""Which of several API servers is asked. Pure: no I/O, and chance is given.
+"""Chooses one of several API servers. Pure: no I/O, and chance is injected.
 
-A client keeps to one server, so that it has one place to watch for signs of life. At first that is its home, drawn by lot, so
-that the clients of a cluster spread over the servers; when a server fails, the next one in the client's own order takes its
-place. A client of another server checks now and then whether its first server is well again, and goes back: that restores the balance.
+A client keeps to one server, so that it has one place to watch for signs of life. At first that is its home server, drawn at
+random, so that the clients of a cluster are spread over the servers; when a server fails, the next one in the client's own order is
+used instead. A client of another server checks periodically whether its home server is ready, and returns: that restores the balance.
 """
 
 from collections.abc import Callable, Container, Sequence
@@ -18,8 +18,8 @@ class Server(Struct, frozen=True):
 
 
 class Failover(Struct, frozen=True):
-    """Seconds, where there is another server. connect: TCP and TLS. answer: until an answer starts, and between its
-    pieces. home: about how long between looks whether the home is well again."""
+    """Seconds, if there is another server. connect: TCP and TLS. answer: until an answer starts, and between its
+    pieces. home: the approximate pause between checks whether the home server is ready."""
 
     connect: float = 3.0
     answer: float = 10.0
@@ -27,7 +27,7 @@ class Failover(Struct, frozen=True):
 
 
 class Servers:
-    """The servers of one client, in an order of its own. `random` gives numbers in [0, 1)."""
+    """The servers of one client, in an order of its own. `random` returns numbers in [0, 1)."""
 
     def __init__(self, servers: Sequence[Server], random: Callable[[], float]) -> None:
         self._order = sorted(dict.fromkeys(servers), key=lambda _: random())
@@ -38,17 +38,17 @@ class Servers:
         return len(self._order) > 1
 
     def to_ask(self, asked: Container[Server]) -> Server | None:
-        """The one in use, or else the next one, that has not been asked yet; None when all have been."""
+        """Returns the first server that has not been asked yet, beginning with the one in use; None if all have been asked."""
         start = self._order.index(self.current)
         return next((server for server in self._order[start:] + self._order[:start] if server not in asked), None)
 
     def use(self, server: Server) -> bool:
-        """Keep to this one; whether that is another than before."""
+        """Uses this server from now on; returns whether that is a change."""
         changes, self.current = server != self.current, server
         return changes
 
     def leave(self, server: Server) -> bool:
-        """Keep to the next one if this is the one in use; whether another is in use now."""
+        """Uses the next server if this one is in use; returns whether that is a change."""
         if server != self.current:
             return False
         following = (self._order.index(server) + 1) % len(self._order)

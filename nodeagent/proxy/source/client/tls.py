@@ -1,4 +1,4 @@
-"""TLS towards the API server."""
+"""TLS to the API server."""
 
 import os
 import ssl
@@ -12,8 +12,8 @@ from nodeagent.proxy.source.client.api_errors import CredentialsError
 
 
 class TlsTrust(Struct, frozen=True):
-    """Which server is believed. authority: PEM bundle or the file it is in (read again when it changes); None: the
-    system's. server_name: expected in the certificate instead of the host in the URL. insecure: believe anyone."""
+    """How the server is verified. authority: PEM bundle or its file (read again when it changes); None: the
+    system's. server_name: expected in the certificate instead of the host in the URL. insecure: accept any certificate."""
 
     authority: Path | bytes | None = None
     server_name: str | None = None
@@ -21,7 +21,7 @@ class TlsTrust(Struct, frozen=True):
 
 
 class TlsContexts:
-    """The SSL context for the current trust and client certificate.
+    """Makes the SSL context for the current trust and client certificate.
 
     The same context object is returned while nothing changes: aiohttp reuses connections per context.
     """
@@ -33,7 +33,7 @@ class TlsContexts:
         self._checked: bytes | None = None
 
     def context(self, client_certificate: tuple[bytes, bytes] | None) -> ssl.SSLContext:
-        """Raises CredentialsError when the authority's file or the client certificate cannot be used."""
+        """Returns the context. Raises CredentialsError if the authority's file or the client certificate cannot be used."""
         authority = self._authority()
         if self._context is None or self._made_from != (authority, client_certificate):
             self._context = _make_context(self._trust, authority, client_certificate)
@@ -41,7 +41,7 @@ class TlsContexts:
         return self._context
 
     def _authority(self) -> bytes | None:
-        """The PEM bundle; None for the system's, which an empty or half-written file never means."""
+        """Returns the PEM bundle; None for the system's. An empty or half-written file raises CredentialsError instead."""
         path = self._trust.authority
         if not isinstance(path, Path):
             return path
@@ -61,7 +61,7 @@ def _make_context(
     trust: TlsTrust, authority: bytes | None, client_certificate: tuple[bytes, bytes] | None
 ) -> ssl.SSLContext:
     try:
-        # An empty bundle would be the system's authorities to OpenSSL.
+        # An empty bundle would make OpenSSL use the system's authorities.
         bundle = None if authority is None else authority.decode("ascii", "ignore") or "empty"
         context = ssl.create_default_context(cadata=bundle)
     except ssl.SSLError as error:
@@ -83,7 +83,7 @@ def _make_context(
 
 
 def check_authority(authority: bytes) -> str | None:
-    """Why the PEM bundle cannot be used, None when it can."""
+    """Returns why the PEM bundle cannot be used, None if it can."""
     if not authority.strip():
         return "empty"
     try:
@@ -95,7 +95,7 @@ def check_authority(authority: bytes) -> str | None:
 
 
 def check_client_certificate(certificate: bytes, key: bytes) -> str | None:
-    """Why certificate and key cannot be used together, None when they can."""
+    """Returns why certificate and key cannot be used together, None if they can."""
     try:
         _make_context(TlsTrust(), None, (certificate, key))
     except CredentialsError as error:
@@ -105,7 +105,7 @@ def check_client_certificate(certificate: bytes, key: bytes) -> str | None:
 
 @contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """A path to read the bytes from: OpenSSL takes paths only, and a key should not touch a disk."""
+    """Yields a path to read the bytes from: OpenSSL takes paths only, and a key should not touch a disk."""
     with ExitStack() as stack:
         descriptor = os.memfd_create("nodeagent-pem", os.MFD_CLOEXEC)
         stack.callback(os.close, descriptor)
@@ -114,5 +114,5 @@ def _as_file(content: bytes) -> Iterator[str]:
 
 
 def _no_passphrase() -> str:
-    """Without this OpenSSL would ask on the terminal."""
+    """Raises ValueError. Without this OpenSSL would ask for the passphrase on the terminal."""
     raise ValueError("the private key is encrypted")

@@ -1,1 +1,1 @@
-"""Objects from a directory of files, in the place of an API server: what a file may hold, and which version of it counts."""
+"""Objects from a directory of files, instead of an API server: what a file may contain, and which version of it counts."""

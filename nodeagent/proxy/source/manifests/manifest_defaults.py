@@ -1,4 +1,4 @@
-"""What the API server would have filled in, as far as the agent depends on it. Pure.
+"""Sets the defaults that the API server would have set, as far as the agent depends on them. Pure.
 
 The rules are those of `kinds/`, on decoded objects: a test holds that both lead to the same frontends. Families follow
 the addresses, as in pkg/registry/core/service/storage/alloc.go. Nothing is *allocated* here: an object that needs an
@@ -29,7 +29,7 @@ PortT = TypeVar("PortT", ServicePort, EndpointPort)
 
 
 def with_defaults(obj: ApiObject) -> ApiObject:
-    """The object as it would read after it was created."""
+    """Returns the object as it would be after its creation."""
     if isinstance(obj, Service):
         return replace(_in_namespace(obj), spec=_service_spec(obj.spec))
     if isinstance(obj, EndpointSlice):
@@ -45,7 +45,7 @@ def with_defaults(obj: ApiObject) -> ApiObject:
 
 
 def missing_allocations(obj: ApiObject) -> Iterator[tuple[str, str]]:
-    """(reason, detail) for what an API server would have allocated and nothing allocates here."""
+    """Yields (reason, detail) for what an API server would have allocated and nothing allocates here."""
     if not isinstance(obj, Service) or obj.spec.type == "ExternalName":
         return
     if not obj.spec.cluster_ip:
@@ -68,7 +68,7 @@ def _in_namespace(obj: ObjectT) -> ObjectT:
 
 
 def _service_spec(spec: ServiceSpec) -> ServiceSpec:
-    """clusterIP and clusterIPs say the same; ipFamilies follows the addresses unless it is given in full."""
+    """Sets defaults: clusterIP and clusterIPs agree; ipFamilies follows the addresses unless it is complete."""
     kind = spec.type or "ClusterIP"
     ports = tuple(_with_protocol(port) for port in spec.ports or ())
     addresses = spec.cluster_ips or ((spec.cluster_ip,) if spec.cluster_ip else ())
@@ -85,7 +85,7 @@ def _service_spec(spec: ServiceSpec) -> ServiceSpec:
 
 
 def _families(given: tuple[str, ...] | None, addresses: tuple[str, ...]) -> tuple[str, ...] | None:
-    """As given, unless there is an address they say nothing about and every address is one."""
+    """Returns the given families if there is one for each address; else those of the addresses, if all are valid."""
     if given is not None and len(given) >= len(addresses):
         return given
     parsed = [parse_address(address) for address in addresses]

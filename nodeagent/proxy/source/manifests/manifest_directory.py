@@ -1,4 +1,4 @@
-"""Manifest files on disk: which there are, which changed, what they say. Every call blocks; call it in a thread.
+"""Reads the manifest files of a directory, and only those that changed. Every call blocks; call it in a thread.
 
 Read are ``*.yaml``, ``*.yml`` and ``*.json`` in the directory and in its direct subdirectories, also through symbolic
 links. Hidden names are skipped, files and directories: editors' temporary files, and the ``..data`` machinery by which
@@ -25,7 +25,7 @@ from nodeagent.runtime.bounded_file import read_whole
 SUFFIXES = (".yaml", ".yml", ".json")
 SETTLING_NS = 1_000_000_000
 LARGEST_BYTES = 64 << 20
-"""Of one file; 10,000 Services with 10 endpoints each are 20 MB."""
+"""The limit of one file; 10,000 Services with 10 endpoints each are 20 MB."""
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +33,10 @@ DirectoryIdentity = tuple[str, int, int]
 
 
 class Reading(Struct, frozen=True):
-    """The world as of now. It is the same object as the last time when no file changed.
+    """The present content of the directory. `world` is the same object as before if no file changed.
 
     places: the directories that were read: path, device and inode, so a replaced directory is another one.
-    problems: with the directories themselves; those with files are in the world.
+    problems: those of the directories themselves; those of files are in the world.
     """
 
     world: World
@@ -45,7 +45,7 @@ class Reading(Struct, frozen=True):
 
 
 class _Known(Struct, frozen=True):
-    """A file as last read. `settled`: its time stamp is old enough to tell the next change by it."""
+    """A file as last read. `settled`: its time stamp is old enough for the next change to have another one."""
 
     version: ManifestFile
     identity: tuple[int, ...] = ()
@@ -62,7 +62,7 @@ class _Listing(Struct):
 
 
 class ManifestDirectory:
-    """Reads a directory again and again, each time only what changed.
+    """Reads a directory repeatedly, each time only what changed.
 
     now_ns: the wall clock that file time stamps are compared to. thorough: see `parse_manifest`.
     """
@@ -78,7 +78,7 @@ class ManifestDirectory:
         self._world = World()
 
     def read(self) -> Reading:
-        """The directory as of now. Raises OSError when it can not be listed at all; what was read before is kept."""
+        """Returns the present content. Raises OSError if the directory cannot be listed at all; what was read before is kept."""
         listing = _Listing()
         _list_into(listing, self._root, "")
         latest = {name: file for name, file in self._known.items() if name.partition("/")[0] in listing.unreadable}
@@ -93,11 +93,11 @@ class ManifestDirectory:
 
     @property
     def files(self) -> list[ManifestFile]:
-        """The files as they were read last, in the order of paths."""
+        """The files as last read, in the order of paths."""
         return [file.version for _, file in sorted(self._known.items())]
 
     def _read_file(self, name: str, path: Path) -> _Known | None:
-        """The file as of now: the known one if it did not change, None if it has just gone."""
+        """Returns the present file: the known one if it did not change, None if it was just deleted."""
         known = self._known.get(name)
         try:
             status = path.stat()
@@ -124,7 +124,7 @@ def _versions(files: dict[str, _Known]) -> dict[str, ManifestFile]:
 
 
 def _list_into(listing: _Listing, directory: Path, prefix: str) -> None:
-    """Raises OSError when `directory` cannot be listed."""
+    """Adds the entries of `directory` to the listing. Raises OSError if it cannot be listed."""
     status = directory.stat()
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -173,7 +173,7 @@ def _parse(name: str, known: _Known | None, data: bytes, *, thorough: bool) -> M
 
 
 def _rejected(name: str, known: _Known | None, reason: str) -> _Known:
-    """The file when it can not be read; the next reading tries again."""
+    """Returns a file that cannot be read; the next reading tries again."""
     before = known.version if known is not None else None
     return _Known(next_version(name, before, Manifest(faults=(ManifestFault(0, "UnreadableFile", reason),))))
 
@@ -184,6 +184,6 @@ def _unreadable(root: Path, listing: _Listing) -> Iterator[Problem]:
 
 
 def unreadable_directory(path: Path, error: OSError) -> Problem:
-    """The problem of a directory that could be read before."""
+    """Returns the problem of a directory that could be read before."""
     reason = error.strerror or str(error)
     return Problem(f"directory {path}", "UnreadableDirectory", f"{reason}; what was read last stays in effect")

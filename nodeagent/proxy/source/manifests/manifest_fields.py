@@ -1,4 +1,4 @@
-"""Which fields and words an object in a manifest may have, by the schema of its kind; which kinds there are.
+"""Which fields and words an object in a manifest may have, by the schema of its kind; which kinds exist.
 
 The API server refuses a field that it does not know and a word in the wrong case; the decoder would not notice either.
 """
@@ -21,7 +21,7 @@ from nodeagent.wire.yaml.yaml_documents import Value
 ROWS: Mapping[str, Resource] = {
     row.kind: row for kind in (service, endpointslice, endpoints, node, servicecidr) for row in kind.ROWS
 }
-"""What the API says of each kind that is read."""
+"""The resource of each kind that is read."""
 
 _OTHER_KINDS: Mapping[str, str] = {
     "": "Binding ComponentStatus Config LimitRange List PersistentVolume PersistentVolumeClaim ReplicationController"
@@ -31,7 +31,7 @@ _OTHER_KINDS: Mapping[str, str] = {
     "discovery.k8s.io": "",
     "networking.k8s.io": "Ingress IngressClass NetworkPolicy",
 }
-"""What Kubernetes 1.36 has in some groups beside the kinds that the embedded API server has, lists apart. Of other groups
+"""The kinds of Kubernetes 1.36 in some groups that the embedded API server does not have, without lists. Of other groups
 nothing is known. `v1 Config` is a kubeconfig."""
 
 _TYPES: Mapping[Scalar, Any] = {
@@ -44,9 +44,9 @@ _TYPES: Mapping[Scalar, Any] = {
 
 
 def fits(kind: str, value: Value | Raw) -> bool:
-    """Whether every field is known and has a type and a word that it can hold.
+    """Returns whether every field is known, with a type and a word that it may have.
 
-    False may be a false alarm. msgspec looks, at a twentieth of the time that the whole check of an object takes.
+    False may be a false alarm. msgspec checks this in a twentieth of the time that the whole check of an object takes.
     """
     try:
         if isinstance(value, Raw):
@@ -60,7 +60,7 @@ def fits(kind: str, value: Value | Raw) -> bool:
 
 @cache
 def _strict(kind: str) -> type[Struct]:
-    """A type that only what fits can be decoded into."""
+    """Returns a type into which only valid objects can be decoded."""
     row = ROWS[kind]
     return _struct_of(row.struct, row.words, "", ("apiVersion", "kind"))
 
@@ -86,7 +86,7 @@ def _type_of(shape: Shape, words: Mapping[str, tuple[str, ...]], path: str) -> A
 
 @cache
 def kinds_of_groups() -> Mapping[str, frozenset[str]]:
-    """All kinds of some groups."""
+    """Returns all kinds of some groups."""
     return {
         group: frozenset([*others.split(), *(row.kind for row in rows() if row.group == group)])
         for group, others in _OTHER_KINDS.items()
@@ -94,7 +94,7 @@ def kinds_of_groups() -> Mapping[str, frozenset[str]]:
 
 
 def unknown_kind(version: str, kind: str) -> str | None:
-    """Why no API server would know this kind; None when one may."""
+    """Returns why no API server has this kind; None if one may."""
     group = version.rpartition("/")[0]
     groups = kinds_of_groups()
     known = groups.get(group)
@@ -110,7 +110,7 @@ def unknown_kind(version: str, kind: str) -> str | None:
 
 
 def prepare(kinds: Iterable[type[Struct]]) -> None:
-    """msgspec prepares a type at its first use, and crashes when two threads do that at a time."""
+    """Prepares types. msgspec does it at a type's first use, and crashes if two threads do that at the same time."""
     for kind in kinds:
         msgspec.json.Decoder(kind)
 

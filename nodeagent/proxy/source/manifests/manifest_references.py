@@ -1,7 +1,7 @@
-"""What objects in manifests say about each other: slices name a Service, and ports meet by their names.
+"""Checks the references between objects in manifests: slices name a Service, and ports are matched by their names.
 
-Nothing is allowed to be wrong here for the API server, which only ever sees one object at a time. In a directory that
-holds everything there is, a name that nobody has is a mistake.
+To the API server none of this can be wrong, because it only ever sees one object at a time. In a directory that
+holds all objects, a name that no object has is a mistake.
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ PortId = tuple[str, str]
 
 
 class Dangling(NamedTuple):
-    """A reference that leads nowhere: from which object, CamelCase reason, one line for a person."""
+    """A reference without a target: the object that has it, a CamelCase reason, one line for users."""
 
     source: Service | EndpointSlice | Endpoints
     reason: str
@@ -44,7 +44,7 @@ class _Ports(NamedTuple):
 def dangling_references(
     services: Mapping[ObjectKey, Service], slices: Iterable[EndpointSlice], endpoints: Iterable[Endpoints]
 ) -> Iterator[Dangling]:
-    """Slices without a Service, slice ports that their Service has not, and Service ports that no slice of it has."""
+    """Yields slices without a Service, slice ports that their Service does not have, and Service ports that none of its slices has."""
     sources: list[_Ports] = []
     for found in slices:
         service = service_of(found)
@@ -69,7 +69,7 @@ def dangling_references(
 
 
 def _unmet_ports(service: Service, sources: Sequence[_Ports]) -> Iterator[Dangling]:
-    """Reports a mistake where it probably is: at the slice, or at the Service when all ports of its slices match."""
+    """Yields a mistake where it probably is: at the slice, or at the Service if all ports of its slices match."""
     wanted = _ids(service.spec.ports)
     if not wanted or service.spec.type == "ExternalName" or all(source.ports == wanted for source in sources):
         return

@@ -1,8 +1,8 @@
-"""A directory of manifests as the source of what the cluster says.
+"""Feeds the store from a directory of manifests.
 
-Changes are noticed through inotify, within a tenth of a second, and by looking at time stamps every `poll_seconds`:
-that is for what inotify does not tell (a link whose target is edited elsewhere, a network file system, the directory
-itself replaced). Reading and parsing happen in a thread. Whatever goes wrong after the first reading is a Problem;
+Changes are noticed through inotify, within a tenth of a second, and by checking time stamps every `poll_seconds`:
+that is for what inotify does not report (a link whose target is edited elsewhere, a network file system, the directory
+itself replaced). Reading and parsing happen in a thread. Every failure after the first reading is a Problem;
 the last good state stays in effect.
 """
 
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class ObjectListing(Protocol[T_contra]):
-    """A full list that is handed over page by page."""
+    """A full list that is delivered page by page."""
 
     def add(self, objects: Iterable[T_contra]) -> None: ...
 
@@ -49,10 +49,10 @@ class ObjectListing(Protocol[T_contra]):
 
 
 class ObjectSink(Protocol):
-    """Where the objects go."""
+    """Receives the objects."""
 
     def listing(self, kind: type[T]) -> ObjectListing[T]:
-        """Begin a full list: with its `commit` its objects are all there are of this kind."""
+        """Begins a full list: its `commit` replaces all objects of this kind."""
         ...
 
     def put(self, obj: StoredObject) -> None: ...
@@ -60,15 +60,15 @@ class ObjectSink(Protocol):
     def remove(self, kind: type[StoredObject], key: ObjectKey) -> None: ...
 
     def report(self, source: str, problems: Iterable[Problem]) -> None:
-        """Replace what this source has reported so far."""
+        """Replaces what this source has reported so far."""
         ...
 
 
 class ManifestSource:
-    """Feeds `store` from the manifests in `directory` (see `manifest_directory` for which files those are).
+    """Feeds `store` from the manifests in `directory` (`manifest_directory` says which files those are).
 
     node_name: the Node object of this name goes to the store, others do not.
-    poll_seconds: how often time stamps are looked at when inotify is silent. namespaces: receives the present ones.
+    poll_seconds: how often time stamps are checked while inotify is silent. namespaces: receives the present ones.
     """
 
     def __init__(
@@ -90,13 +90,13 @@ class ManifestSource:
 
     @property
     def following(self) -> tuple[()]:
-        """There is no server to follow."""
+        """Empty: there is no server to follow."""
         return ()
 
     async def run(self) -> None:
-        """Put the first full lists into the store, then every change, until cancelled.
+        """Puts the first full lists into the store, then every change, until cancelled.
 
-        Raises ManifestError when the directory cannot be read at the start; nothing is in the store then.
+        Raises ManifestError if the directory cannot be read at the start; nothing is in the store then.
         """
         try:
             reading = await asyncio.to_thread(self._directory.read)
@@ -119,7 +119,7 @@ class ManifestSource:
             return Reading(self._world, problems=(unreadable_directory(self._root, error),))
 
     async def _occasions(self, places: frozenset[DirectoryIdentity]) -> AsyncGenerator[None, None]:
-        """Yields whenever it is worth reading again. Without `places` there is nothing to watch, only time passes."""
+        """Yields whenever it is worth reading again. Without `places` there is nothing to watch, and it yields periodically."""
         if places:
             try:
                 changes = awatch(
@@ -142,9 +142,9 @@ class ManifestSource:
             yield
 
     async def _begin(self, reading: Reading) -> None:
-        """Hand over the first full lists. Slices come before the services that use them."""
+        """Delivers the first full lists. Slices come before the services that use them."""
         world = reading.world
-        self._tell_namespaces(world)
+        self._update_namespaces(world)
         await self._hand_over(Node, world.nodes)
         await self._hand_over(ServiceCIDR, world.service_cidrs)
         await self._hand_over(EndpointSlice, world.slices)
@@ -153,7 +153,7 @@ class ManifestSource:
         self._report(reading)
 
     async def _hand_over(self, kind: type[T], objects: Mapping[ObjectKey, T]) -> None:
-        """In pages, because 10,000 objects at once would hold the loop for 0.1 s."""
+        """Delivers a list in pages, because 10,000 objects at once would block the loop for 0.1 s."""
         listing = self._store.listing(kind)
         remaining = iter(objects.values())
         while page := list(islice(remaining, PAGE)):
@@ -162,7 +162,7 @@ class ManifestSource:
         listing.commit()
 
     async def _follow(self, reading: Reading) -> None:
-        """Apply what changed, without giving way in between: no pass sees half a change."""
+        """Applies what changed, without yielding to the loop in between: no pass sees half a change."""
         if reading.world is not self._world:
             changes = await asyncio.to_thread(changes_between, self._world, reading.world)
             for kind, key in changes.removals:
@@ -170,10 +170,10 @@ class ManifestSource:
             for obj in changes.puts:
                 self._store.put(obj)
             self._world = reading.world
-            self._tell_namespaces(self._world)
+            self._update_namespaces(self._world)
         self._report(reading)
 
-    def _tell_namespaces(self, world: World) -> None:
+    def _update_namespaces(self, world: World) -> None:
         if self._namespaces is not None:
             self._namespaces.replace(world.namespaces)
 

@@ -1,4 +1,4 @@
-"""What all manifest files together say: which version of a file counts, which of two equal objects wins. Pure.
+"""Merges all manifest files: decides which version of a file counts, and which of two equal objects wins. Pure.
 
 Rules, decided here and nowhere else:
 
@@ -7,10 +7,10 @@ Rules, decided here and nowhere else:
 2. Of two objects with the same kind, namespace and name, the first in sorted path order (within a file: in file order)
    is in effect, the other is a problem.
 3. Endpoints are mirrored as the endpoint-slice-mirroring controller would, unless an EndpointSlice of the same
-   service is in the files: then the slices are all there is (an export of a cluster holds both). Selectors play no
-   part: nothing here makes slices from pods.
+   service is in the files: then only the slices count (an export of a cluster holds both). Selectors are ignored:
+   nothing here makes slices from pods.
 4. Of the Nodes only this node's counts.
-5. A reference that leads nowhere (a slice whose Service is not there, a port name nobody has) is a problem and changes
+5. A reference without a target (a slice whose Service does not exist, a port name that nothing has) is a problem and changes
    nothing.
 """
 
@@ -41,7 +41,7 @@ ObjectT = TypeVar("ObjectT", bound=ApiObject)
 
 
 class ManifestFile(Struct, frozen=True):
-    """A file: the version in effect, and what is wrong with a newer one that is not."""
+    """A file: the version in effect, and the faults of a newer one that is not in effect."""
 
     name: str
     manifest: Manifest
@@ -49,8 +49,7 @@ class ManifestFile(Struct, frozen=True):
 
 
 class World(Struct, frozen=True):
-    """The objects in effect, by kind, the namespaces there are, and everything that is wrong. other_nodes: the names of Nodes that do
-    not count."""
+    """The objects in effect, by kind, the namespaces, and all problems. other_nodes: the names of Nodes that do not count."""
 
     services: Mapping[ObjectKey, Service] = {}
     slices: Mapping[ObjectKey, EndpointSlice] = {}
@@ -62,21 +61,21 @@ class World(Struct, frozen=True):
 
 
 class WorldChanges(Struct, frozen=True):
-    """What leads from one world to the next. In order: endpoints come before the services that use them."""
+    """The difference between two worlds. In order: endpoints come before the services that use them."""
 
     puts: tuple[StoredObject, ...]
     removals: tuple[tuple[type[StoredObject], ObjectKey], ...]
 
 
 def next_version(name: str, before: ManifestFile | None, newest: Manifest) -> ManifestFile:
-    """The file after `newest` was read (rule 1). A file of which nothing is in effect has no version worth keeping."""
+    """Returns the file after `newest` was read (rule 1). A file of which nothing is in effect has no previous version to keep."""
     if newest.faults and before is not None and before.manifest.objects:
         return ManifestFile(name, before.manifest, rejected=newest.faults)
     return ManifestFile(name, newest)
 
 
 def merge(files: Iterable[ManifestFile], node_name: str) -> World:
-    """The world the files describe (rules 2 to 4); their order does not matter."""
+    """Returns the world that the files describe (rules 2 to 4); their order does not matter."""
     winners: Winners = {}
     problems: list[Problem] = []
     namespaces: set[str] = set()
@@ -99,7 +98,7 @@ def merge(files: Iterable[ManifestFile], node_name: str) -> World:
 
 
 def changes_between(before: World, after: World) -> WorldChanges:
-    """The puts and removals that turn `before` into `after`."""
+    """Returns the puts and removals that turn `before` into `after`."""
     tables: tuple[
         tuple[type[StoredObject], Mapping[ObjectKey, StoredObject], Mapping[ObjectKey, StoredObject]], ...
     ] = (
@@ -127,7 +126,7 @@ def _dangling(
     endpoints: Mapping[ObjectKey, Endpoints],
     winners: Winners,
 ) -> Iterator[Problem]:
-    """Rule 5. Endpoints count where there is no slice, and only if they are mirrored at all."""
+    """Applies rule 5. Endpoints count if their Service has no slice, and only if they are mirrored at all."""
     written_for = {service_of(found) for found in slices.values()}
     used = [listed for key, listed in endpoints.items() if key not in written_for and not opts_out(listed)]
     for source, reason, detail in dangling_references(services, slices.values(), used):
@@ -140,7 +139,7 @@ def _with_mirrored(
     endpoints: Mapping[ObjectKey, Endpoints],
     services: Mapping[ObjectKey, Service],
 ) -> dict[ObjectKey, EndpointSlice]:
-    """All slices: the written ones and those that stand for Endpoints of services without any (rule 3)."""
+    """Returns all slices: the written ones and, for services without any, those made from Endpoints (rule 3)."""
     written_for = {service_of(written) for written in slices.values()}
     mirrored = (
         made

@@ -1,8 +1,8 @@
-"""One manifest file as typed objects: text in, objects and faults out. No file is opened here. Pure.
+"""Parses one manifest file to typed objects and faults. Opens no file. Pure.
 
-Read are the kinds in `KINDS`, alone, in a ``v1 List`` or in their own typed list (``ServiceList``). Any other kind is
-only counted, and tells of a namespace: a directory of manifests usually describes whole applications. A document that has neither `kind` nor
-`apiVersion` (a kustomization, Helm values) counts as such too.
+Read are the kinds in `KINDS`, alone, in a ``v1 List`` or in their own typed list (``ServiceList``). Objects of other kinds are
+only counted, and their namespaces noted: a directory of manifests usually describes whole applications. A document that has
+neither `kind` nor `apiVersion` (a kustomization, Helm values) is treated the same.
 
 JSON is decoded straight into structs; a document that does not fit is read again as the YAML it also is, which knows
 lines and treats null as absent.
@@ -37,7 +37,7 @@ _NOT_AN_OBJECT = "(no Kubernetes object)"
 
 
 class ManifestFault(Struct, frozen=True):
-    """What is wrong at a line (from 1; 0 for the whole file): a CamelCase reason and a detail of one line."""
+    """A fault at a line (from 1; 0 for the whole file): a CamelCase reason and a detail of one line."""
 
     line: int
     reason: str
@@ -45,7 +45,7 @@ class ManifestFault(Struct, frozen=True):
 
 
 class ManifestObject(Struct, frozen=True):
-    """An object and the line (from 1) at which it begins. advice: what of it the API server would refuse."""
+    """An object and the line (from 1) at which it begins. advice: what the API server would refuse about it."""
 
     line: int
     obj: ApiObject
@@ -61,18 +61,18 @@ class Located(Struct, frozen=True):
     value: Value
 
     def line_of(self, path: str = "$") -> int:
-        """The line (from 1) of what `path` names in the object, or of its closest parent."""
+        """Returns the line (from 1) of what `path` names in the object, or of its closest parent."""
         return self.document.line_of(self.path + path[1:])
 
 
 class Manifest(Struct, frozen=True):
-    """What one file says.
+    """The content of one file.
 
     objects: what could be read, in file order, with the API's defaults.
-    faults: documents and objects that could not; the file is valid without faults.
-    advice: what is legal, but not what its author meant.
+    faults: documents and objects that could not be read; the file is valid without faults.
+    advice: what is legal, but probably not what its author meant.
     ignored: how many objects there are of each kind that is not read (``apps/v1 Deployment``).
-    namespaces: those that are declared, and those that an object of any kind is in.
+    namespaces: those that are declared, and those of objects of any kind.
     """
 
     objects: tuple[ManifestObject, ...] = ()
@@ -92,7 +92,7 @@ class _Unfit(Exception):
 
 
 class _Ignored(Struct, frozen=True):
-    """doubt: why the kind cannot be what was meant. namespace: the one that it is, or is in; empty for none."""
+    """doubt: why the kind is probably a mistake. namespace: the one that it is, or is in; empty for none."""
 
     kind: str
     doubt: ManifestFault | None = None
@@ -118,7 +118,7 @@ _Finding = ManifestObject | ManifestFault | _Ignored
 
 
 def parse_manifest(name: str, data: bytes, *, thorough: bool = False) -> Manifest:
-    """Read the file `name` (its suffix tells JSON from YAML) with the content `data`. Never raises for its content.
+    """Parses the file `name` (its suffix says whether it is JSON or YAML) with the content `data`. Never raises for its content.
 
     thorough: advise on everything that an API server would refuse, else only for objects with fields, types or words
     that do not fit. The whole check takes several times as long as reading JSON does.
@@ -170,7 +170,7 @@ def _read_yaml(text: str, *, thorough: bool) -> Iterator[_Finding]:
 def _read_value(
     document: YamlDocument, value: Value, path: str, default: tuple[str, str], *, thorough: bool
 ) -> Iterator[_Finding]:
-    """The object at `path` of the document, or all of its items if it is a list."""
+    """Yields the object at `path` of the document, or all of its items if it is a list."""
     try:
         version, kind = _type_of(value, default)
         items_are = _items_of(version, kind)
@@ -187,7 +187,7 @@ def _read_value(
 
 
 def _type_of(value: Value, default: tuple[str, str]) -> tuple[str, str]:
-    """(apiVersion, kind) of an object. Raises _Unfit."""
+    """Returns (apiVersion, kind) of an object. Raises _Unfit."""
     if not isinstance(value, dict):
         raise _Unfit(f"expected an object, got {_spell(value)}")
     version, kind = value.get("apiVersion") or default[0], value.get("kind") or default[1]
@@ -197,7 +197,7 @@ def _type_of(value: Value, default: tuple[str, str]) -> tuple[str, str]:
 
 
 def _items_in(value: Value) -> list[Value]:
-    """The items of a list object; empty when the field is absent. Raises _Unfit."""
+    """Returns the items of a list object; empty if the field is absent. Raises _Unfit."""
     items = value.get("items", []) if isinstance(value, dict) else None
     if not isinstance(items, list):
         raise _Unfit("items: expected a list", "$.items")
@@ -205,7 +205,7 @@ def _items_in(value: Value) -> list[Value]:
 
 
 def _object(line: int, version: str, kind: str, value: Value | Raw) -> ManifestObject | _Ignored:
-    """Raises _Unfit."""
+    """Decodes one object. Raises _Unfit."""
     cls = _class_of(version, kind)
     if cls is None:
         why = unknown_kind(version, kind) if kind else None
@@ -226,7 +226,7 @@ def _object(line: int, version: str, kind: str, value: Value | Raw) -> ManifestO
 
 
 def _advised(found: ManifestObject | _Ignored, located: Located, *, thorough: bool) -> ManifestObject | _Ignored:
-    """The object with what its decoder did not notice."""
+    """Returns the object with advice on what its decoder does not check."""
     value = located.value
     if isinstance(found, _Ignored) or not isinstance(value, dict) or (not thorough and fits(located.kind, value)):
         return found
@@ -238,7 +238,7 @@ def _advised(found: ManifestObject | _Ignored, located: Located, *, thorough: bo
 
 
 def _class_of(version: str, kind: str) -> type[ApiObject] | None:
-    """The class to decode into, None for a kind that is not read. Raises _Unfit."""
+    """Returns the class to decode into, None for a kind that is not read. Raises _Unfit."""
     cls = KINDS.get((version, kind))
     if cls is not None:
         return cls
@@ -252,7 +252,7 @@ def _class_of(version: str, kind: str) -> type[ApiObject] | None:
 
 
 def _items_of(version: str, kind: str) -> tuple[str, str] | None:
-    """(apiVersion, kind) that the items of this kind have unless they say otherwise; None: it is not a list."""
+    """Returns the (apiVersion, kind) that items of this kind of list have by default; None: it is not a list."""
     if (version, kind) == ("v1", "List"):
         return ("", "")
     item = kind.removesuffix("List")
@@ -260,7 +260,7 @@ def _items_of(version: str, kind: str) -> tuple[str, str] | None:
 
 
 def _read_json(text: str, *, thorough: bool) -> Iterator[_Finding]:
-    """Objects are decoded one by one, so that no single call holds the interpreter for long."""
+    """Yields the findings of a JSON text. Objects are decoded one by one, so that no single call blocks the interpreter for long."""
     content = text.lstrip()
     if not content:
         return
@@ -278,7 +278,7 @@ def _read_json(text: str, *, thorough: bool) -> Iterator[_Finding]:
 
 
 def _read_raw(raw: Raw, default: tuple[str, str], line: int, *, thorough: bool) -> Iterator[_Finding]:
-    """The object that `raw` holds and that begins at `line`, or all of its items if it is a list."""
+    """Yields the object that `raw` holds and that begins at `line`, or all of its items if it is a list."""
     try:
         header = msgspec.json.decode(raw, type=_Header)
         version, kind = header.api_version or default[0], header.kind or default[1]
@@ -305,7 +305,7 @@ def _read_raw(raw: Raw, default: tuple[str, str], line: int, *, thorough: bool) 
 
 
 def _read_again(raw: Raw, default: tuple[str, str], line: int, reason: str, *, thorough: bool) -> Iterator[_Finding]:
-    """What is wrong with an object that did not decode, and where; or the object, when only nulls were in the way."""
+    """Yields the faults of an object that did not decode, and their lines; or the object, if only nulls prevented decoding."""
     document = next(documents(bytes(raw).decode(), above=line - 1), None)
     if isinstance(document, YamlDocument):
         yield from _read_value(document, document.value, "$", default, thorough=thorough)
@@ -318,7 +318,7 @@ def _title(obj: ApiObject) -> str:
 
 
 def _name_in(value: Value | Raw) -> str:
-    """`namespace/name` of an object that does not fit its type, as far as it says."""
+    """Returns `namespace/name` of an object that does not fit its type, as far as it has them."""
     meta = value.get("metadata") if isinstance(value, dict) else None
     if not isinstance(meta, dict):
         return ""
@@ -326,7 +326,7 @@ def _name_in(value: Value | Raw) -> str:
 
 
 def _namespace_in(value: Value | Raw, *, is_one: bool) -> str:
-    """The namespace that an object is, or says it is in; empty when it does not say so."""
+    """Returns the namespace that an object is, or is in; empty if it names none."""
     try:
         named = msgspec.json.decode(value, type=_Named) if isinstance(value, Raw) else msgspec.convert(value, _Named)
     except msgspec.ValidationError:
@@ -340,6 +340,6 @@ def _spell(value: Value) -> str:
 
 
 def _lower(text: str) -> str:
-    """msgspec's messages begin with a capital (unless it is a name, as JSON is) and quote types with backticks."""
+    """Adapts msgspec's messages, which begin with a capital (unless it is a name, as JSON is) and quote types with backticks."""
     plain = text.replace("`", "")
     return plain if plain[1:2].isupper() else plain[:1].lower() + plain[1:]

@@ -155,10 +155,10 @@ def exec_user(**more: Any) -> dict[str, Any]:
         pytest.param("a: 1\n---\nb: 2", "more than one YAML document", id="two documents"),
         pytest.param({"current-context": "x\ny"}, "contexts: none is named 'x\\ny'", id="a name of two lines"),
         pytest.param(
-            document({"tokenFile": "a\0b"}), "users[0].user.tokenFile: 'a\\x00b' is no path", id="NUL in a path"
+            document({"tokenFile": "a\0b"}), "users[0].user.tokenFile: 'a\\x00b' is not a path", id="NUL in a path"
         ),
         pytest.param(document({"token": "a\nb"}), "users[0].user.token: holds a character", id="a token of two lines"),
-        pytest.param({}, "current-context: not set, and no context was asked for", id="no context"),
+        pytest.param({}, "current-context: not set, and no context was given", id="no context"),
         pytest.param(
             {"current-context": "x"},
             "contexts: none is named 'x' (from current-context of {path})",
