@@ -1,4 +1,4 @@
-"""Nouns: frozen values that flow through the program. No I/O, no decisions. Pure.
+"""Frozen values that are passed through the program. No I/O, no decisions. Pure.
 
 Imports nothing of nodeagent outside this package; every other package may import it.
 """

@@ -1,6 +1,6 @@
 """IP families, transport protocols and address text.
 
-Addresses travel through the program as canonical text (``str``): one spelling per address, so equality of text
+Addresses are passed through the program as canonical text (``str``): one spelling per address, so equality of text
 is equality of address. Only the dataplane packs them into bytes.
 """
 
@@ -14,10 +14,10 @@ LAST_PORT = 65535
 _IPV4_BYTES = 4
 _LARGEST_OCTET = 255
 _LONGEST_OCTET = 16
-"""Digits, with zeros in front; longer text is no number that anybody meant."""
+"""Digits, with leading zeros; longer text is not a number that anybody meant."""
 _LONGEST_ADDRESS = 64
 _LONGEST_NETWORK = 80
-"""Zeros in front included. Longer texts are refused, so that no long ones are remembered."""
+"""With leading zeros. Longer texts are refused, so that the caches hold no long ones."""
 
 
 class Family(Enum):
@@ -46,10 +46,10 @@ class Protocol(IntEnum):
 
 
 def parse_address(text: str) -> str | None:
-    """Canonical text of an IP address, or None when the text is no address.
+    """Returns the canonical text of an IP address, or None if the text is not an address.
 
     Leading zeros in IPv4 are decimal (``172.30.0.041`` is ``.41``), as kube-proxy's tolerant parser reads them.
-    IPv6 zones and IPv4-mapped IPv6 addresses: a zone does not parse, a mapped address becomes IPv4.
+    An IPv6 address with a zone is refused; an IPv4-mapped IPv6 address becomes IPv4.
     """
     bare = text.strip()
     return _parse(bare) if len(bare) <= _LONGEST_ADDRESS else None
@@ -77,30 +77,30 @@ def _parse(text: str) -> str | None:
 
 
 def family_of(address: str) -> Family:
-    """The family of a canonical address or CIDR."""
+    """Returns the family of a canonical address or CIDR."""
     return Family.IPV6 if ":" in address else Family.IPV4
 
 
 def endpoint_text(host: str, port: int) -> str:
-    """An address or a name and a port, as in URLs: ``192.0.2.1:80``, ``[2001:db8::1]:80``, ``api.example:6443``."""
+    """Returns an address or a name and a port, as in URLs: ``192.0.2.1:80``, ``[2001:db8::1]:80``, ``api.example:6443``."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def pack_address(address: str) -> bytes:
-    """The address in network byte order, 4 or 16 bytes.
+    """Returns the address in network byte order, 4 or 16 bytes.
 
-    Raises OSError when `address` is not canonical text (a bug of the caller).
+    Raises OSError if `address` is not canonical text (a bug of the caller).
     """
     return socket.inet_pton(family_of(address).socket_family, address)
 
 
 def unpack_address(packed: bytes | memoryview) -> str:
-    """Canonical text of 4 or 16 packed bytes."""
+    """Returns the canonical text of 4 or 16 packed bytes."""
     return socket.inet_ntop(socket.AF_INET if len(packed) == _IPV4_BYTES else socket.AF_INET6, packed)
 
 
 def parse_network(text: str) -> IPv4Network | IPv6Network | None:
-    """A CIDR (host bits are cleared; a bare address is not a CIDR), or None when the text is no CIDR."""
+    """Returns a CIDR (host bits are cleared; a bare address is not a CIDR), or None if the text is not a CIDR."""
     bare = text.strip()
     return _parse_network(bare) if len(bare) <= _LONGEST_NETWORK else None
 

@@ -1,11 +1,11 @@
-"""By what the service interface carries a ClusterIP: by itself, or by the service range that it is in (pure).
+"""Decides whether the service interface carries a ClusterIP itself or the service range that contains it (pure).
 
 Each IPv6 route has an entry of its own in a binary tree (net/ipv6/ip6_fib.c), so the first packet of each of the node's connections
-would walk through as many as there are ClusterIPs. A range is one. It is not local, so what takes everything that is addressed to
-the node does not take what is addressed to a Service, or to an address of the range that none has.
+would pass as many entries as there are ClusterIPs. A range is one. A range is not local, so rules for everything that is addressed to
+the node do not match packets to a Service, or to an unused address of the range.
 
-The first addresses of a range stay local one by one: API servers keep them for ClusterIPs that are chosen by hand
-(KEP-3070), which are those that a program of the node may bind.
+The first addresses of a range stay local one by one: API servers reserve them for ClusterIPs that users choose
+(KEP-3070); these are the ClusterIPs that a program of the node may bind.
 """
 
 from bisect import bisect_right
@@ -16,15 +16,15 @@ from typing import NamedTuple
 from nodeagent.model.addresses import Family, family_of, pack_address
 
 CHOSEN_BY_HAND = 256
-"""How many at most (pkg/registry/core/service/ipallocator, calculateRangeOffset)."""
+"""At most (pkg/registry/core/service/ipallocator, calculateRangeOffset)."""
 _SHORTEST_PREFIX = 64
-"""Of a subnet (RFC 4291). More than that is hardly meant, and a route to it would lead existing connections astray, too."""
+"""That of a subnet (RFC 4291). A larger range is hardly meant, and a route to it would also divert existing connections."""
 
 
 class CarriedRange(NamedTuple):
     """An IPv6 service range. text: as CIDR. first: its first address, which no Service has (Subnet-Router anycast, RFC 4291).
 
-    low, high: the numbers of its first and last address that is not local by itself.
+    low, high: the first and last address, as numbers, that are not local themselves.
     """
 
     text: str
@@ -34,8 +34,8 @@ class CarriedRange(NamedTuple):
 
 
 def carried_ranges(service_cidrs: Iterable[str]) -> tuple[CarriedRange, ...]:
-    """The ranges by which ClusterIPs are carried, in order: the IPv6 ones with more addresses than are chosen by hand, and no more than a
-    subnet has. The caller gives none that overlap."""
+    """Returns the ranges that are carried as a whole, in order: the IPv6 ones with more addresses than users may choose,
+    and at most as many as a subnet. `service_cidrs` must not overlap."""
     networks = [ip_network(text) for text in service_cidrs if family_of(text) is Family.IPV6]
     ranges = [
         CarriedRange(
@@ -51,9 +51,10 @@ def carried_ranges(service_cidrs: Iterable[str]) -> tuple[CarriedRange, ...]:
 
 
 def carried_by(cluster_ip: str, ranges: Sequence[CarriedRange]) -> tuple[str, ...]:
-    """What the interface carries for a ClusterIP: its address, or the range and its first address, which answers `ping`.
+    """Returns what the interface carries for a ClusterIP: its address, or the range and its first address, which answers `ping`.
 
-    ranges: as from `carried_ranges`."""
+    ranges: from `carried_ranges`.
+    """
     if ranges and family_of(cluster_ip) is Family.IPV6:
         number = int.from_bytes(pack_address(cluster_ip))
         before = bisect_right(ranges, number, key=_low)

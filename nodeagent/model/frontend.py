@@ -26,7 +26,7 @@ class Scope(Enum):
 
 
 class Unserved(Enum):
-    """What happens to a new connection that has no backend to go to."""
+    """What happens to a new connection if there is no backend."""
 
     REFUSE = "refuse"
     DROP = "drop"
@@ -41,9 +41,9 @@ class Backend(Struct, frozen=True, gc=False, order=True):
 
 
 class Route(Struct, frozen=True, gc=False):
-    """Where connections go: a uniformly random one of `backends`, or `otherwise` without backends.
+    """Where connections go: to a random one of `backends` (uniformly), or `otherwise` without backends.
 
-    `backends` has no duplicates (by address and port); its order carries no meaning.
+    `backends` has no duplicates (by address and port); its order has no meaning.
     """
 
     backends: tuple[Backend, ...]
@@ -55,11 +55,11 @@ class Frontend(Struct, frozen=True, gc=False):
     """One address and port at which a service port is reached, in one family.
 
     address: canonical text; None for a node port (any accepted address of the node).
-    route: for every source, unless `short_circuit` says otherwise.
+    route: for every source, except those of `short_circuit`.
     short_circuit: for pods and the node itself (externalTrafficPolicy=Local); None: they use `route`.
     masquerade: every connection through this frontend gets its source rewritten (externalTrafficPolicy=Cluster).
-    affinity_seconds: client-IP affinity with this timeout; None: none.
-    allowed_sources: CIDRs (canonical, this family) that may connect; None: anyone. An empty tuple: nobody.
+    affinity_seconds: timeout of client-IP affinity; None: no affinity.
+    allowed_sources: CIDRs (canonical, this family) that may connect; None: every source. An empty tuple: no source.
     """
 
     kind: FrontendKind
@@ -76,7 +76,7 @@ class Frontend(Struct, frozen=True, gc=False):
 
     @property
     def place(self) -> tuple[Family, str | None, Protocol, int]:
-        """What at most one frontend may occupy."""
+        """The key that at most one frontend may have."""
         return (self.family, self.address, self.protocol, self.port)
 
 
@@ -102,7 +102,7 @@ class UdpPort(Struct, frozen=True, gc=False):
 
 
 class ServiceState(Struct, frozen=True, gc=False):
-    """Everything that one Service wants on this node. `created` (RFC 3339 or empty) and `key` settle conflicts."""
+    """The desired state of one Service on this node. `created` (RFC 3339 or empty) and `key` resolve conflicts."""
 
     key: ObjectKey
     created: str = ""
@@ -114,8 +114,8 @@ class ServiceState(Struct, frozen=True, gc=False):
 
 
 class NamesHere(Struct, frozen=True, gc=False):
-    """Where this node answers names itself: addresses (canonical text) and ports. answering: whether a process reads
-    the queries now. former: where no query shall come any more, and a process still answers those that have come."""
+    """Where this node answers DNS queries itself: addresses (canonical text) and ports. answering: a process reads the queries now.
+    former: addresses that served queries under the previous configuration, whose last answers are still sent."""
 
     places: tuple[tuple[str, int], ...] = ()
     answering: bool = False
@@ -125,8 +125,8 @@ class NamesHere(Struct, frozen=True, gc=False):
 class NodeState(Struct, frozen=True, gc=False):
     """What the dataplane needs to know besides services; all CIDRs canonical, both families in one tuple.
 
-    service_cidrs: addresses in them that belong to no service are dropped.
-    pod_cidrs: sources that count as pods (empty with interface or no detection).
+    service_cidrs: packets to addresses in them that belong to no service are dropped.
+    pod_cidrs: sources that count as pods (empty with detection by interface, and without detection).
     node_port_cidrs: destinations at which node ports answer (must be local to the node too).
     """
 

@@ -1,4 +1,4 @@
-"""Addresses that stand for something already, so that no range of ClusterIPs may contain them."""
+"""Addresses that are in use already, so that no range of ClusterIPs may contain them."""
 
 from collections.abc import Collection, Iterable
 from functools import lru_cache
@@ -11,7 +11,7 @@ _SHOWN = 3
 
 
 class InUse(Struct, frozen=True, order=True):
-    """A CIDR (canonical text) and what has it, as a person reads it: ``an address of this node (eth0)``."""
+    """A CIDR (canonical text) and its holder, as text for users: ``an address of this node (eth0)``."""
 
     cidr: str
     what: str
@@ -31,16 +31,16 @@ SPECIAL = frozenset(
         ("ff00::/8", "multicast"),
     )
 )
-"""What no network may use for hosts of its own: RFC 6890, RFC 4291."""
+"""Ranges that no network may use for its own hosts: RFC 6890, RFC 4291."""
 
 
 def host(address: str, what: str) -> InUse:
-    """One address (canonical text)."""
+    """Returns one address (canonical text) as InUse."""
     return InUse(str(ip_network(address)), what)
 
 
 def describe_overlap(network: Network, in_use: Iterable[InUse]) -> str:
-    """What overlaps with `network`, the special addresses included, for a person; empty when nothing does."""
+    """Returns what overlaps with `network`, the special addresses included, as text for users; empty if nothing does."""
     found = _overlapping(network, frozenset(in_use))
     texts = [f"{one.cidr} ({one.what})" for one in found[:_SHOWN]]
     return ", ".join(texts) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")

@@ -1,14 +1,14 @@
-"""What the process that answers names has counted since it began."""
+"""What the process that answers DNS queries has counted since it started."""
 
 from msgspec import Struct
 
 SECONDS_BOUNDS = tuple(0.00025 * 2**step for step in range(16))
-"""Upper bounds of the buckets of durations; CoreDNS's (coredns plugin.TimeBuckets)."""
+"""Upper bounds of the buckets of durations, those of CoreDNS (coredns plugin.TimeBuckets)."""
 
 
 class Replies(Struct, frozen=True, gc=False, array_like=True):
-    """Replies of one kind. server: ``dns://ADDRESS:PORT``. zone: the cluster's for what is ours, ``.`` for what was asked
-    upstream. kind: of the question, ``other`` for rare ones."""
+    """Replies of one kind. server: ``dns://ADDRESS:PORT``. zone: the cluster's for names of ours, ``.`` for names that were resolved
+    upstream. kind: record type of the question, ``other`` for rare ones."""
 
     server: str
     proto: str
@@ -29,7 +29,7 @@ class Durations(Struct, frozen=True, gc=False, array_like=True):
 
 
 class UpstreamCounts(Struct, frozen=True, gc=False, array_like=True):
-    """What was asked upstream. hedged: a second server was asked because the first was slow. rejected: too many at once."""
+    """Upstream queries. hedged: a second server was asked because the first was slow. rejected: too many at once."""
 
     requests: int = 0
     hits: int = 0
@@ -43,9 +43,11 @@ class UpstreamCounts(Struct, frozen=True, gc=False, array_like=True):
 
 
 class NameCounts(Struct, frozen=True, gc=False, array_like=True):
-    """pid: other counts begin with another process. killed: how often the agent killed a process that answered nothing, since
-    the agent began. unserved: queries of clients that are not served, refused.
-    dropped: packets that got no reply."""
+    """All counts of the process.
+
+    pid: another process starts its counts from zero. killed: how often the agent killed a process that did not answer, since
+    the agent started. unserved: refused queries of clients that are not served. dropped: packets that got no reply.
+    """
 
     pid: int = 0
     services: int = 0

@@ -1,6 +1,6 @@
 """The Kubernetes API objects the agent reads, as typed structs decoded straight from bytes.
 
-Only the fields somebody uses are here; unknown ones (managedFields above all) are skipped while decoding and never
+Only the fields that some code uses are here; unknown ones (managedFields above all) are skipped while decoding and never
 become Python objects. Field meanings: Kubernetes API v1 and discovery.k8s.io/v1. `null` and absent are the same.
 """
 
@@ -15,7 +15,7 @@ LABEL_ZONE = "topology.kubernetes.io/zone"
 ANNOTATION_TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time"
 
 DEFAULT_AFFINITY_SECONDS = 10800
-"""sessionAffinityConfig.clientIP.timeoutSeconds where a Service says nothing (Kubernetes API v1)."""
+"""sessionAffinityConfig.clientIP.timeoutSeconds if a Service does not set it (Kubernetes API v1)."""
 LONGEST_AFFINITY_SECONDS = 86400
 
 
@@ -86,7 +86,7 @@ class Service(Struct, frozen=True, gc=False):
 
 
 class EndpointConditions(Struct, frozen=True, gc=False):
-    """Three-valued: None is "not said". What that means: docs/semantics.md 25."""
+    """Three-valued: None means unset; docs/semantics.md 25 says how that is treated."""
 
     ready: bool | None = None
     serving: bool | None = None
@@ -182,7 +182,7 @@ class ServiceCIDR(Struct, frozen=True, gc=False):
 
 
 StoredObject = Service | EndpointSlice | Node | ServiceCIDR
-"""What a store holds; Endpoints are turned into EndpointSlices before."""
+"""What a store holds; Endpoints are converted to EndpointSlices before."""
 
 
 class Namespace(Struct, frozen=True, gc=False):
@@ -213,21 +213,21 @@ ApiObject = Service | EndpointSlice | Endpoints | Node | ServiceCIDR | Namespace
 
 
 def key_of(obj: ApiObject) -> ObjectKey:
-    """The key an object is stored under."""
+    """Returns the key an object is stored under."""
     return ObjectKey(obj.metadata.namespace, obj.metadata.name)
 
 
 def is_of_other_proxy(service: Service) -> bool:
-    """Whether a label, of any value, leaves the Service to another proxy."""
+    """Returns whether a label, of any value, leaves the Service to another proxy."""
     return LABEL_PROXY_NAME in (service.metadata.labels or {})
 
 
 def is_headless_slice(endpoints: EndpointSlice) -> bool:
-    """Whether a label, of any value, says that no proxy may balance to these endpoints, whatever their Service is."""
+    """Returns whether a label, of any value, says that no proxy may balance to these endpoints, whatever their Service is."""
     return LABEL_HEADLESS in (endpoints.metadata.labels or {})
 
 
 def service_of(endpoints: EndpointSlice) -> ObjectKey | None:
-    """The Service a slice belongs to, by its label; None when it carries none."""
+    """Returns the Service that a slice belongs to, by its label; None if it has no such label."""
     name = (endpoints.metadata.labels or {}).get(LABEL_SERVICE_NAME)
     return ObjectKey(endpoints.metadata.namespace, name) if name else None

@@ -1,14 +1,14 @@
-"""What is wrong: with an object (data to show, count and log on change), or for the moment (an exception)."""
+"""Problems of an object (data to show, count and log on change), and temporary failures (exceptions)."""
 
 from msgspec import Struct
 
 
 class Problem(Struct, frozen=True, order=True):
-    """One reason why (a part of) an object is not in effect.
+    """One reason why an object, or a part of it, is not in effect.
 
     subject: ``Service default/web``, ``EndpointSlice default/web-x``, ``file svc.yaml:12``, …
     reason: CamelCase, stable, countable (``AddressConflict``, ``InvalidAddress``, ``Undecodable``, …).
-    detail: one line for a person: what, where, what follows.
+    detail: one line for users: what, where, the consequence.
     """
 
     subject: str
@@ -20,12 +20,12 @@ class Problem(Struct, frozen=True, order=True):
 
 
 class Unusable(Exception):
-    """Something will not work until a person acts (permissions, kernel); the text is one line saying what."""
+    """Something will not work until a person acts (permissions, kernel); the text is one line that says what to do."""
 
 
 class Retryable(Exception):
-    """Something failed for now and is worth repeating; the text is one line for a person."""
+    """A temporary failure that is worth a retry; the text is one line for users."""
 
 
 class Interrupted(Retryable):
-    """Others got in between; worth repeating however often it happens, for it says nothing about us or the kernel."""
+    """Other programs interrupted the work. Worth a retry however often it happens, because neither we nor the kernel failed."""

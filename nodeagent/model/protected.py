@@ -1,4 +1,4 @@
-"""What of a node must stay reached, whatever addresses Services claim."""
+"""What a node must be able to reach, whatever addresses Services claim."""
 
 from msgspec import Struct
 
@@ -7,10 +7,10 @@ SocketAddress = tuple[str, int]
 
 
 class Protected(Struct, frozen=True):
-    """ways: where the API server is reached, and a proxy on the way to it, by TCP. own: addresses of this node, canonical.
+    """ways: where the API server, or a proxy to it, is reached by TCP. own: addresses of this node, canonical.
 
-    api_ports: ports of the API server, wherever it is. names: where this node answers names, by UDP and TCP. resolvers:
-    whom it asks for the names of the ways; none where those are addresses.
+    api_ports: ports of the API server, at any address. names: where this node answers DNS queries, by UDP and TCP. resolvers:
+    the name servers that resolve the names in ways; empty if these are addresses.
     """
 
     ways: frozenset[SocketAddress] = frozenset()

@@ -1,4 +1,4 @@
-"""What the parts of the agent did: values that a stage hands to the parts that report it."""
+"""Reports of what parts of the agent did, for the parts that show it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +12,13 @@ from nodeagent.model.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """What a pass did to the table of one family. touched: elements written or removed. messages: in the transaction.
-    new_table: the table was rebuilt. read_back: it was read first, so that what was written may repair what somebody did.
-    error: why it does not hold what it should, in one line; None when it does. problems: Services that are not in it as
-    they want, though the rest is in effect."""
+    """What a pass did to the table of one family.
+
+    touched: elements written or removed. messages: in the transaction. new_table: the table was rebuilt.
+    read_back: it was read first, so what was written may repair changes of other programs.
+    error: why it is not in its desired state, in one line; None if it is.
+    problems: Services of which a part is not in the table; the rest is in effect.
+    """
 
     touched: int = 0
     messages: int = 0
@@ -27,17 +30,20 @@ class TableReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the table holds what it should."""
+        """Whether the table is in its desired state."""
         return self.error is None
 
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """What one pass did. changed: services whose state differs (None: gone). services: how many there are. full:
-    everything was compared. waited_seconds: age of the oldest change when the pass began. started, finished: loop time.
-    node: the state of the node that the tables received. dirty: services that were dirty, whether their state differs or not.
-    disturbed: what somebody else was found to have changed before: families, and ``interface``. interface_in_sync: it holds
-    what it should, or there shall be none."""
+    """What one pass did.
+
+    changed: services whose state differs (None: deleted). services: the number of all. full: everything was compared.
+    waited_seconds: age of the oldest change when the pass began. started, finished: loop time.
+    node: the state of the node that was written to the tables. dirty: services that were dirty, whether or not their state changed.
+    disturbed: what other programs had changed before: families, and ``interface``.
+    interface_in_sync: the interface is in its desired state, or there is no interface.
+    """
 
     started: float
     finished: float
@@ -59,12 +65,12 @@ class PassReport:
 
     @property
     def ok(self) -> bool:
-        """Whether every family holds what it should."""
+        """Whether every family's table is in its desired state."""
         return all(table.ok for table in self.families.values())
 
     @property
     def programmed(self) -> frozenset[Family]:
-        """The families that hold what they should."""
+        """The families whose table is in its desired state."""
         return frozenset(family for family, table in self.families.items() if table.ok)
 
     @property
@@ -85,7 +91,7 @@ class InterfaceReport:
 
     @property
     def complete(self) -> bool:
-        """Whether every ClusterIP of a family the kernel has is local now; otherwise a later call may mend it."""
+        """Whether every ClusterIP of the kernel's families is local now; if not, a later call may repair it."""
         return all(problem.reason != "AddressNotProgrammed" for problem in self.problems)
 
 
@@ -94,8 +100,8 @@ class CleaningReport:
     """One walk over the tracked UDP flows of a family.
 
     places: how many were looked at. seen: flows the kernel returned. deleted: stale ones deleted; gone: stale ones that
-    ended by themselves meanwhile; failed: stale ones the kernel kept (a later walk tries again).
-    interrupted: how often the walk had to start again. error: why it broke off; empty when it did not.
+    ended meanwhile; failed: stale ones the kernel kept (a later walk tries again).
+    interrupted: how often the walk was restarted. error: why it was given up; empty if it was not.
     """
 
     family: Family
@@ -110,14 +116,14 @@ class CleaningReport:
 
     @property
     def complete(self) -> bool:
-        """Whether no stale flow to the places is left that was there when the walk began."""
+        """Whether no stale flow to the places is left that existed when the walk began."""
         return not self.error and not self.failed
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeReport:
-    """What was forgotten of the affinity of a family. forgotten: entries deleted. looks: how often entries were read;
-    the last look met all and found none stale."""
+    """What was deleted of the learned affinity of a family. forgotten: entries deleted. looks: how often entries were read;
+    the last look saw all entries and found none stale."""
 
     family: Family
     forgotten: int
@@ -126,8 +132,8 @@ class PurgeReport:
 
 
 class FrontendCounts(NamedTuple):
-    """New connections so far to all frontends of a map. by_key: address, if there is one, protocol and port in the kernel's form
-    → how many, and `namespace/service:port` as the kernel has it."""
+    """New connections so far to all frontends of a map. by_key: address (if it has one), protocol and port in the kernel's form
+    → (count, `namespace/service:port` as in the kernel)."""
 
     family: Family
     node_ports: bool
@@ -135,7 +141,7 @@ class FrontendCounts(NamedTuple):
 
 
 class MapFill(NamedTuple):
-    """How many elements a set or map has. limit: how many fit; None: it grows as it must."""
+    """How many elements a set or map has. limit: its fixed size; None: it grows as needed."""
 
     family: Family
     name: str
@@ -144,15 +150,15 @@ class MapFill(NamedTuple):
 
 
 class EndpointCounts(NamedTuple):
-    """How often endpoints were picked. by_endpoint: (`namespace/service:port` as the kernel has it, address and port in the kernel's
-    form) → how often, through all of its frontends."""
+    """How often endpoints were picked. by_endpoint: (`namespace/service:port` as in the kernel, address and port in the kernel's
+    form) → how often, through all frontends of the port."""
 
     family: Family
     by_endpoint: Mapping[tuple[bytes, bytes], int]
 
 
 class KernelCounts(NamedTuple):
-    """What the kernel has counted by itself. learned: the affinity of clients."""
+    """What the kernel has counted. learned: the affinity of clients."""
 
     frontends: tuple[FrontendCounts, ...] = ()
     learned: tuple[MapFill, ...] = ()
@@ -161,7 +167,7 @@ class KernelCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTable:
-    """entries, limit: how many there are and may be. dropped, clashes: since the namespace was made; see `dropped_when_full`."""
+    """entries, limit: present and maximal number. dropped, clashes: since the namespace was made; see `dropped_when_full`."""
 
     entries: int = 0
     limit: int = 0
@@ -170,16 +176,16 @@ class ConnectionTable:
 
     @property
     def dropped_when_full(self) -> int:
-        """The kernel counts a clash, of two packets of one connection, as a drop, too (nf_ct_resolve_clash)."""
+        """Drops without clashes: the kernel counts a clash, of two packets of one connection, as a drop, too (nf_ct_resolve_clash)."""
         return max(0, self.dropped - self.clashes)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What the last look at the node found; None: it was not read.
+    """The result of the last look at the node; None: it was not read.
 
-    reverse_path_drops: packets, since the namespace was made. source_ports_taken: where most are; 0 where there are enough.
-    chains_before_ours: of other programs, that translate first.
+    reverse_path_drops: packets, since the namespace was made. source_ports_taken: where most are taken; 0 if there are enough.
+    chains_before_ours: chains of other programs that translate before ours.
     """
 
     connection_table: ConnectionTable | None = None

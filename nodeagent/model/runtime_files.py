@@ -1,16 +1,16 @@
-"""Files that live as long as the machine runs."""
+"""Paths of files that exist until the machine is rebooted."""
 
 DNS_SOCKETS = ".sock"
 DNS_PLACES = "dns-*.listen"
-"""Beside the socket of a DNS process: where it answers."""
+"""Next to the socket of a DNS process: the addresses at which it answers."""
 
 
 def dns_socket(network_namespace: int) -> str:
-    """Where the DNS process of a network namespace, given by its inode, is found."""
+    """Returns the socket of the DNS process of a network namespace, given by its inode."""
     return f"/run/nodeagent/dns-{network_namespace}.sock"
 
 
 def left_in(network_namespace: int) -> tuple[str, ...]:
-    """What an agent of a network namespace and its DNS process leave when they are killed, by default paths."""
+    """Returns the files that an agent of a network namespace and its DNS process leave when they are killed, by default paths."""
     names = dns_socket(network_namespace)
     return names, names.removesuffix(".sock") + ".listen", f"/run/nodeagent/agent-{network_namespace}.sock"

@@ -1,4 +1,4 @@
-"""What the cluster says right now, as the translation sees it."""
+"""The present objects of the cluster, as the translation sees them."""
 
 from collections.abc import Collection, Mapping
 from typing import Protocol
@@ -14,7 +14,7 @@ class Snapshot(Protocol):
     def services(self) -> Mapping[ObjectKey, Service]: ...
 
     def slices_of(self, service: ObjectKey) -> Collection[EndpointSlice]:
-        """The slices that carry the service's name as label, sorted by slice name."""
+        """Returns the slices that carry the service's name as label, sorted by slice name."""
         ...
 
     @property

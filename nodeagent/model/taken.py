@@ -1,4 +1,4 @@
-"""Addresses that lead to Services: an endpoint that has one of them is not reached, for nothing is translated twice."""
+"""Addresses that lead to Services: an endpoint with one of them cannot be reached, because nothing is translated twice."""
 
 from collections.abc import Collection, Iterable
 
@@ -8,7 +8,7 @@ from nodeagent.model.frontend import FrontendKind, ServiceState
 
 
 class AddressesInUse(Struct, frozen=True):
-    """cluster_ips: with every port of theirs. here: addresses of this node, with the node port. outside: external and
+    """cluster_ips: with all their ports. here: addresses of this node, with the node port. outside: external and
     load-balancer addresses, with the port."""
 
     cluster_ips: frozenset[str] = frozenset()
@@ -19,7 +19,8 @@ class AddressesInUse(Struct, frozen=True):
 def addresses_in_use(
     states: Iterable[ServiceState], node_addresses: Collection[str], among: Collection[str] | None = None
 ) -> AddressesInUse:
-    """What these Services have. node_addresses: at which this node answers node ports. among: the only addresses wanted."""
+    """Returns the addresses of these Services. node_addresses: those at which this node answers node ports. among: return only
+    these addresses; None: all."""
     cluster_ips: set[str] = set()
     here: set[tuple[str, int]] = set()
     outside: set[tuple[str, int]] = set()

@@ -7,7 +7,7 @@ _SIMILARITY = 0.6
 
 
 def printable(text: str) -> str:
-    """`text` with every character a terminal would obey, or a reader not see, written as an escape (``\\x1b``).
+    """Returns `text` with every character that a terminal would execute, or a reader not see, replaced by an escape (``\\x1b``).
 
     Those are control characters, line and paragraph separators, direction overrides and other format characters,
     blanks other than the space, lone surrogates and what Unicode has not assigned (`str.isprintable`).
@@ -20,17 +20,17 @@ def printable(text: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 problem`, `2 problems`: for nouns whose plural ends in s."""
+    """Returns `1 problem`, `2 problems`: for nouns whose plural ends in s."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def none_of_its(number: int, noun: str) -> str:
-    """`none of its 2 endpoints is`, `its only endpoint is not`: the beginning of a sentence that a word such as `ready` ends."""
+    """Returns `none of its 2 endpoints is`, `its only endpoint is not`: the start of a sentence that ends with a word such as `ready`."""
     return f"its only {noun} is not" if number == 1 else f"none of its {number} {noun}s is"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``; did you mean X?`` when one of `known` is `word` in another case, or close to it; else nothing."""
+    """Returns ``; did you mean X?`` if one of `known` is `word` in another case, or close to it; else an empty text."""
     candidates = sorted(known)
     folded = {candidate.lower(): candidate for candidate in candidates}
     meant = folded.get(word.lower())

@@ -1,4 +1,4 @@
-"""A Service that the agent does not watch, as the source of its objects has it."""
+"""A Service that the agent does not watch, as its source has it."""
 
 from msgspec import Struct
 
@@ -6,8 +6,8 @@ from nodeagent.model.objects import EndpointSlice, Service
 
 
 class UnwatchedService(Struct, frozen=True):
-    """service: None where the source has no Service of that name. silence: why the source was not asked or gave no answer, in one
-    line; empty when it answered. slices: of a headless Service."""
+    """service: None if the source has no Service of that name. silence: why the source was not asked or did not answer, in one
+    line; empty if it answered. slices: of a headless Service."""
 
     service: Service | None = None
     slices: tuple[EndpointSlice, ...] = ()

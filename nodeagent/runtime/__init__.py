@@ -1,4 +1,4 @@
-"""What every long-running program of ours has: log lines, figures, HTTP listeners, systemd, signals, imports.
+"""What every long-running program of ours uses: log lines, metrics, HTTP listeners, systemd, signals, imports.
 
-Nothing here knows what the program is for.
+Nothing here depends on the purpose of the program.
 """

@@ -1,4 +1,4 @@
-"""Imports without looks for garbage: what a module leaves stays, and the looks take a good part of a command's start."""
+"""Imports without garbage collection: modules stay anyway, and collecting takes a good part of a command's start."""
 
 import gc
 import importlib
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def import_all(modules: Iterable[str]) -> None:
-    """Import them by name, and spare what is there then from every later look."""
+    """Imports modules by name, and exempts their objects from all later garbage collections."""
     gc.disable()
     try:
         for module in modules:

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 from nodeagent.model.text import printable
 
 FEEDINGS_PER_TIMEOUT = 4
-"""sd_watchdog_enabled(3) advises at least two; more tolerate a beat that comes late."""
+"""sd_watchdog_enabled(3) advises at least two; more tolerate a late beat."""
 PATIENCE_SECONDS = 0.05
-"""How long a full queue of a busy systemd may hold us up."""
+"""How long a busy systemd with a full queue may delay us."""
 
 
 class SystemdNotifier:
-    """Tells systemd how we are; does nothing when it did not start us.
+    """Reports the service's state to systemd; does nothing if systemd did not start us.
 
-    environment: where systemd says that it listens. pid: our own; a watchdog may be meant for another process of the
+    environment: has the socket of systemd. pid: our own; a watchdog may be meant for another process of the
     service (WATCHDOG_PID). monotonic: seconds of CLOCK_MONOTONIC, which systemd compares with.
     """
 
@@ -37,24 +37,24 @@ class SystemdNotifier:
         self._remark = ""
 
     def ready(self, status: str) -> None:
-        """The service does its job now; also the end of a reload."""
+        """Reports that the service is ready; also at the end of a reload."""
         self._status = status
         self._send("READY=1", self._status_line())
 
     def status(self, text: str) -> None:
-        """One line for `systemctl status`; said once, however often it is repeated."""
+        """Sets the line for `systemctl status`; sends it only if it changed."""
         if text != self._status:
             self._status = text
             self._send(self._status_line())
 
     def remark(self, text: str) -> None:
-        """What the status line ends with from now on, whatever the status is; empty for nothing."""
+        """Sets the end of the status line, whatever the status is; empty for nothing."""
         if text != self._remark:
             self._remark = text
             self._send(self._status_line())
 
     def beat(self) -> None:
-        """Feed the watchdog, if there is one and it is time. Call it from the work itself, never from a timer."""
+        """Feeds the watchdog, if there is one and it is time. Call it from the work itself, never from a timer."""
         if self.watchdog_seconds is None:
             return
         now = self._monotonic()
@@ -63,22 +63,22 @@ class SystemdNotifier:
             self._send("WATCHDOG=1")
 
     def reloading(self) -> None:
-        """The configuration is being read again; `ready` or `still_ready` ends that."""
+        """Reports that the configuration is being read again; `ready` or `still_ready` ends that."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={int(self._monotonic() * 1e6)}")
 
     def still_ready(self) -> None:
-        """A reload is over and changed nothing."""
+        """Reports that a reload ended without a change."""
         self._send("READY=1", self._status_line())
 
     def stopping(self) -> None:
-        """The service ends on purpose."""
+        """Reports that the service ends on purpose."""
         self._send("STOPPING=1", "STATUS=stopping")
 
     def _status_line(self) -> str:
         return f"STATUS={printable('; '.join(part for part in (self._status, self._remark) if part))}"
 
     def _send(self, *lines: str) -> None:
-        """A lost notification is systemd's to notice (READY and WATCHDOG have timeouts); it must not stop traffic."""
+        """Sends a notification. A lost one is noticed by systemd (READY and WATCHDOG have timeouts); it must not stop traffic."""
         if not self._address:
             return
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address

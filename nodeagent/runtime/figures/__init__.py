@@ -1,4 +1,4 @@
-"""What is counted, and how it is written for Prometheus: for every part that has a `/metrics`.
+"""Metrics, and how they are written for Prometheus: for every part that has a `/metrics`.
 
-`instruments` are what is counted in; `exposition` writes them with prometheus-client, which is loaded at the first scrape.
+`instruments` hold the values; `exposition` writes them with prometheus-client, which is loaded at the first scrape.
 """

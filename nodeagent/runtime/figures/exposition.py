@@ -11,7 +11,7 @@ from nodeagent.runtime.figures.instruments import Figure, Instrument, MetricType
 
 
 class _Once(Collector):
-    """Gives the instruments of one scrape."""
+    """Returns the instruments of one scrape to prometheus-client."""
 
     def __init__(self, instruments: Iterable[Instrument]) -> None:
         self._instruments = instruments
@@ -21,7 +21,7 @@ class _Once(Collector):
 
 
 class Exposition:
-    """Writes scrapes, and adds the figures of the process itself."""
+    """Renders scrapes, and adds the metrics of the process itself."""
 
     def __init__(self) -> None:
         self._process = CollectorRegistry()
@@ -30,7 +30,7 @@ class Exposition:
         GCCollector(registry=self._process)
 
     def text(self, instruments: Iterable[Instrument]) -> bytes:
-        """One scrape."""
+        """Returns the text of one scrape."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Once(list(instruments)))
         return generate_latest(registry) + generate_latest(self._process)
@@ -52,5 +52,5 @@ def _family(instrument: Instrument) -> Metric:
 
 
 def _bound(bound: float) -> str:
-    """As Go writes it: Prometheus takes series of the same value in another spelling for other series."""
+    """Formats a bound as Go does: for Prometheus, series with another spelling of the same value are other series."""
     return "+Inf" if bound == inf else f"{bound:g}" if bound != int(bound) else str(float(bound)).removesuffix(".0")

@@ -1,4 +1,4 @@
-"""Counters, gauges and histograms: plain values under the values of their labels (pure)."""
+"""Counters, gauges and histograms: plain values by the values of their labels (pure)."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from math import inf
 
 
 class MetricType(Enum):
-    """What Prometheus may assume of a value: a counter only grows."""
+    """The type of a value for Prometheus: a counter only grows."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -16,7 +16,7 @@ class MetricType(Enum):
 
 @dataclass(slots=True)
 class Figure:
-    """A counter or gauge. name: as it is exposed, with the unit. labels: names, in the order of the keys of `values`."""
+    """A counter or gauge. name: as exposed, with the unit. labels: names, in the order of the keys of `values`."""
 
     kind: MetricType
     name: str
@@ -25,11 +25,11 @@ class Figure:
     values: dict[tuple[str, ...], float] = field(default_factory=dict)
 
     def add(self, *labels: str, by: float = 1.0) -> None:
-        """Count."""
+        """Adds `by` to the value of these labels."""
         self.values[labels] = self.values.get(labels, 0.0) + by
 
     def set(self, value: float, *labels: str) -> None:
-        """Take this as the present value."""
+        """Sets the value of these labels."""
         self.values[labels] = value
 
 
@@ -42,7 +42,7 @@ class Observations:
 
 
 class Histogram:
-    """How values are spread. bounds: upper ones, inclusive, ascending."""
+    """The distribution of values. bounds: upper ones, inclusive, ascending."""
 
     def __init__(self, name: str, help_text: str, bounds: Iterable[float], labels: tuple[str, ...] = ()) -> None:
         self.name = name
@@ -52,20 +52,20 @@ class Histogram:
         self.values: dict[tuple[str, ...], Observations] = {}
 
     def observe(self, value: float, *labels: str) -> None:
-        """Take a value in."""
+        """Adds a value to its bucket."""
         self.begin(*labels)
         seen = self.values[labels]
         seen.counts[bisect_left(self.bounds, value)] += 1
         seen.total += value
 
     def begin(self, *labels: str) -> None:
-        """Show these labels from now on, without a value yet: a rate over a series that begins with its first value
-        does not have that value."""
+        """Shows these labels from now on, even without a value: in Prometheus, a rate over a series that starts with its first value
+        does not include that value."""
         if labels not in self.values:
             self.values[labels] = Observations([0] * (len(self.bounds) + 1))
 
     def cumulative(self, seen: Observations) -> list[tuple[float, int]]:
-        """(bound, how many values were not above it), the last one for all of them."""
+        """Returns (bound, how many values were not above it); the last one counts all values."""
         found, so_far = [], 0
         for bound, count in zip((*self.bounds, inf), seen.counts, strict=True):
             so_far += count
@@ -77,7 +77,7 @@ Instrument = Figure | Histogram
 
 
 def copy_of(instrument: Instrument) -> Instrument:
-    """One with the values of this moment, for who reads them while others count."""
+    """Returns a copy with the present values, to be read while others count."""
     if isinstance(instrument, Figure):
         return replace(instrument, values=dict(instrument.values))
     copied = Histogram(instrument.name, instrument.help, instrument.bounds, instrument.labels)
@@ -86,20 +86,20 @@ def copy_of(instrument: Instrument) -> Instrument:
 
 
 def counter(name: str, help_text: str, *labels: str) -> Figure:
-    """One that begins without values."""
+    """Returns a counter without values."""
     return Figure(MetricType.COUNTER, name, help_text, labels)
 
 
 def gauge(name: str, help_text: str, *labels: str, values: Mapping[tuple[str, ...], float] | None = None) -> Figure:
-    """One with the values it has now."""
+    """Returns a gauge with these values."""
     return Figure(MetricType.GAUGE, name, help_text, labels, dict(values or {}))
 
 
 def exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
-    """So many bounds, each `factor` times the one before."""
+    """Returns `count` bounds, each `factor` times the one before."""
     return tuple(first * factor**step for step in range(count))
 
 
 def linear(first: float, step: float, count: int) -> tuple[float, ...]:
-    """So many bounds at equal distances."""
+    """Returns `count` bounds at equal distances."""
     return tuple(first + step * index for index in range(count))

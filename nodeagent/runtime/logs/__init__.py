@@ -1,1 +1,1 @@
-"""Log lines of all processes: their form, and how often one is said."""
+"""Log lines of all processes: their format, and how often one is repeated."""

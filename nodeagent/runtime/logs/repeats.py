@@ -1,4 +1,4 @@
-"""Log lines that are said again and again: so many a minute, then one a minute with how often it was."""
+"""Limits repeated log lines: so many a minute, then one a minute with the number of those left out."""
 
 import logging
 import time
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from threading import Lock
 
 LINES = 60
-"""Of one kind, in a row and then for each period."""
+"""Of one kind, in a row and then in each period."""
 PERIOD_SECONDS = 60.0
 _KINDS = 1000
 
 
 @dataclass(slots=True)
 class _Said:
-    """since: when the period began. lines: in it. left_out: since the last line."""
+    """since: when the period began. lines: in this period. left_out: since the last line."""
 
     since: float
     lines: int = 0
@@ -22,10 +22,10 @@ class _Said:
 
 
 class Repeats(logging.Filter):
-    """Lets the first lines of a kind through in each period; the next one that comes says how many were left out.
+    """Lets the first lines of a kind pass in each period; the next one that passes says how many were left out.
 
-    Warnings and errors alone: some of them others can cause at any rate, by the queries they send or by what they change
-    of ours. Of one kind are lines of the same logger and form about the same object; numbers may differ.
+    Limits only warnings and errors: others can cause some of them at any rate, by the queries they send or by changing what is
+    ours. Lines are of one kind if they have the same logger and format and are about the same object; numbers may differ.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -55,7 +55,7 @@ class Repeats(logging.Filter):
         return True
 
     def _about(self, kind: tuple[object, ...], now: float) -> _Said:
-        """What was said of it; the oldest kinds are forgotten where there are many."""
+        """Returns the counts of a kind; drops those of the oldest kinds if there are many."""
         if kind not in self._said:
             while len(self._said) >= _KINDS:
                 del self._said[next(iter(self._said))]
@@ -64,7 +64,7 @@ class Repeats(logging.Filter):
 
 
 def _kind(record: logging.LogRecord) -> tuple[object, ...]:
-    """Of exceptions the form alone: what they are about may be whatever others send."""
+    """Returns the kind of a line. For exceptions only the format counts: their text may contain anything that others send."""
     form = (record.name, record.levelno, str(record.msg))
     if record.exc_info or not isinstance(record.args, tuple):
         return form

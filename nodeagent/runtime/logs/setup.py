@@ -1,6 +1,6 @@
 """Log lines: text for people and journald, or one JSON object per line.
 
-Names and texts of objects come from others: what a terminal would obey is written as an escape, in either form.
+Names and texts of objects come from others: what a terminal would execute is written as an escape, in either format.
 """
 
 import json
@@ -57,7 +57,7 @@ def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> list[
 
 
 def set_up_logging(level: int, *, as_json: bool, journald: bool) -> None:
-    """Everything to standard error; called once, by the command line."""
+    """Sends all log lines to standard error; called once, by the command line."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter(journald=journald))
     handler.addFilter(Repeats())

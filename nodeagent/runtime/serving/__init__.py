@@ -1,4 +1,4 @@
-"""What all HTTP listeners of this project share: which connections may stay, how long and how large the head of a request may be,
+"""What all HTTP listeners of this project share: which connections may stay, limits of the time and size of a request's head,
 and which pages may call.
 
 The agent's listeners (`runtime.serving.http`) and the API server's (`apiserver.api.listener`) are built on it.

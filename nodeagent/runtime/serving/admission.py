@@ -1,12 +1,12 @@
-"""Which connections there may be, and which has to go for a new one. Pure: the caller closes them.
+"""Decides which connections are admitted, and which one is closed for a new one. Pure: the caller closes them.
 
-A connection is a stranger's until its client has shown credentials (`begin`). At a listener that asks for no credentials all
-stay strangers, and a request moves a connection to the end of the line (`asked`). Strangers are few, and the one at the head
-of the line makes room for the next: first among those of the same address at the same port, then at the same port, then at
-the port that has most. So nobody keeps others out by holding connections open, and a flood of one port leaves those of the
-others alone. Clients that are known are evicted only when every place is taken, and never while a request of theirs is answered.
+A connection is a stranger's until its client has shown credentials (`begin`). At a listener without credentials all
+stay strangers, and a request moves a connection to the end of the line (`note_request`). The number of strangers is small; the one at
+the head of the line is closed for a new one: first among those of the same address at the same port, then at the same port, then at
+the port that has most. So no client can lock out others by holding connections open, and a flood of one port does not affect
+those of others. Known clients are evicted only if every place is taken, and never while a request of theirs is answered.
 
-What clients have sent of heads that are not complete is counted for all connections together.
+The bytes of incomplete heads are limited for all connections together.
 """
 
 from collections import Counter, OrderedDict
@@ -21,25 +21,25 @@ _SHARE_OF_FILES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many connections there may be. An address is an IPv4 address or a /64 of IPv6."""
+    """The limits of connections. An address is an IPv4 address or a /64 of IPv6."""
 
     total: int = 8192
     per_address: int = 4096
     per_user: int = 2048
-    """Of one user who has shown credentials: four tokens are needed to take every place."""
+    """Of one user with credentials: four tokens are needed to take every place."""
     strangers: int = 1024
     """At one port."""
     strangers_per_address: int = 512
     """At one port."""
     stranger_s: float = 30.0
-    """How long one may go without showing credentials."""
+    """How long a connection may last without credentials."""
     unfinished_bytes: int = 4 * 1024 * 1024
-    """Of heads that are not complete yet, of all connections together."""
+    """Of incomplete heads, of all connections together."""
 
     @classmethod
     def without_credentials(cls, files: int) -> "ConnectionLimits":
-        """For one of a few listeners that know nobody, in a process that may have so many open files: an eighth of them, the
-        rest is for the work of the process."""
+        """Returns limits for one of a few listeners without credentials, in a process that may have so many open files: an eighth of
+        them, the rest is for the work of the process."""
         total = min(4096, max(2, files // _SHARE_OF_FILES))
         return cls(
             total=total,
@@ -62,7 +62,7 @@ class _Connection:
 
 
 class Admission:
-    """The connections there are, by a key of the caller's. `clock` gives seconds."""
+    """The present connections, by a key of the caller. `clock` returns seconds."""
 
     def __init__(self, limits: ConnectionLimits, clock: Callable[[], float]) -> None:
         self._limits = limits
@@ -71,7 +71,7 @@ class Admission:
         self._strangers: dict[int, OrderedDict[Hashable, _Connection]] = {}
         """By port; a port without strangers is not in it."""
         self._idle: OrderedDict[Hashable, _Connection] = OrderedDict()
-        """Those who are known and wait for nothing, the longest first."""
+        """Connections of known clients without a request in progress, the longest idle first."""
         self._per_address: Counter[str] = Counter()
         self._per_user: Counter[str] = Counter()
         self._strangers_per_address: Counter[tuple[int, str]] = Counter()
@@ -82,16 +82,16 @@ class Admission:
 
     @property
     def strangers(self) -> int:
-        """How many have not shown credentials."""
+        """How many connections have not shown credentials."""
         return sum(map(len, self._strangers.values()))
 
     @property
     def unfinished_bytes(self) -> int:
-        """What is kept of heads that are not complete."""
+        """The bytes kept of incomplete heads."""
         return self._unfinished_bytes
 
     def enter(self, key: Hashable, peer: str, close: Callable[[], None], port: int = 0) -> bool:
-        """Takes in a connection to `port`, closing another where it must; False: there is no room."""
+        """Admits a connection to `port`, closing another one if necessary; returns False if there is no room."""
         limits, address = self._limits, site_of(peer)
         if self._strangers_per_address[port, address] >= limits.strangers_per_address:
             self._evict_stranger(port, address)
@@ -112,7 +112,7 @@ class Admission:
         return True
 
     def leave(self, key: Hashable) -> None:
-        """A connection has ended. One that was not let in, or was evicted, changes nothing."""
+        """Called when a connection has ended. One that was not admitted, or was evicted, changes nothing."""
         gone = self._all.pop(key, None)
         if gone is None:
             return
@@ -125,13 +125,13 @@ class Admission:
             self._no_stranger(key, gone)
 
     def note_request(self, key: Hashable) -> None:
-        """Records a request of an unknown client: of these clients it is now the last to be evicted."""
+        """Records a request of an unknown client: its connection is now the last to be evicted among these."""
         found = self._all.get(key)
         if found is not None and found.user is None:
             self._strangers[found.port].move_to_end(key)
 
     def begin(self, key: Hashable, user: str) -> bool:
-        """A request of this user has come; False, and nothing is noted, when the user has too many connections."""
+        """Records a request of this user; returns False, and records nothing, if the user has too many connections."""
         found = self._all.get(key)
         if found is None:
             return True
@@ -151,7 +151,7 @@ class Admission:
         return True
 
     def end(self, key: Hashable) -> None:
-        """A request that `begin` let in has been answered."""
+        """Called when a request that `begin` admitted has been answered."""
         found = self._all.get(key)
         if found is None:
             return
@@ -160,7 +160,8 @@ class Admission:
             self._idle[key] = found
 
     def unfinished(self, key: Hashable, size_bytes: int) -> None:
-        """So much has come of a head that is not complete (0: it is). Closes the connection with most when there is too much."""
+        """Sets the bytes received of an incomplete head (0: it is complete). Closes the connections with most if there are too many in
+        all."""
         found = self._all.get(key)
         if found is None:
             return
@@ -170,7 +171,7 @@ class Admission:
             self._close(max(self._all, key=lambda other: self._all[other].unfinished_bytes))
 
     def overdue(self) -> int:
-        """Closes the strangers who have been here too long; how many."""
+        """Closes the strangers that have been here too long; returns how many."""
         before = self._clock() - self._limits.stranger_s
         late = [key for line in self._strangers.values() for key, found in line.items() if found.since <= before]
         for key in late:
@@ -188,7 +189,7 @@ class Admission:
         _decrease(self._strangers_per_address, (found.port, found.address))
 
     def _evict_stranger(self, port: int, address: str = "") -> bool:
-        """Closes the first stranger at that port, of that address if one is given; False: there is no such stranger."""
+        """Closes the first stranger at that port, of that address if one is given; returns False if there is no such stranger."""
         return self._evict(
             self._strangers.get(port, OrderedDict()), lambda found: not address or found.address == address
         )
@@ -215,10 +216,10 @@ def _decrease(counts: Counter, key: Hashable) -> None:  # type: ignore[type-arg]
 
 
 def site_of(peer: str) -> str:
-    """Whom an address belongs to: one machine has a whole /64 of IPv6 addresses to choose from."""
+    """Returns the unit of addresses that limits count: one machine has a whole /64 of IPv6 addresses to choose from."""
     try:
         address = ip_address(peer.partition("%")[0])
-    except ValueError:  # of a connection that was gone before anyone looked
+    except ValueError:  # the connection had already ended
         return ""
     if not isinstance(address, IPv6Address):
         return str(address)

@@ -1,9 +1,9 @@
-"""An HTTP connection whose client is bounded before there is a request: in bytes, headers and time of a request's head.
+"""An HTTP connection whose client is limited before there is a request: in bytes, headers and time of a request's head.
 
-aiohttp bounds each header (8 kB) and their number (128). Together that is a megabyte for each connection, which it keeps twice;
-the bytes of a whole head and the time until it is complete have no bound. So bytes are counted here, as they come and before they
-are parsed. Two other bounds of aiohttp are high: 32 requests may wait behind the one that is answered, and 256 kB of a body that
-nobody reads are kept.
+aiohttp limits each header (8 kB) and their number (128). Together that is a megabyte for each connection, which it keeps twice;
+the bytes of a whole head and the time until it is complete have no limit. So bytes are counted here, as they come and before they
+are parsed. Two other limits of aiohttp are high: 32 requests may wait behind the one that is answered, and 256 kB of an unread
+body are kept.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ HEAD_BYTES: Final = 32 * 1024
 """Of the first line and all headers of a request; 431 for more."""
 HEADERS: Final = 64
 WAITING: Final = 4
-"""Requests that may wait behind the one that is answered. No client that we know of sends any before it has its answer."""
+"""Requests that may wait behind the one that is answered. No client that we know sends any before it has its answer."""
 SERVER: Final = "nodeagent"
-"""For the header Server: without one, aiohttp tells its version and Python's."""
+"""The header Server: without one, aiohttp sends its version and Python's."""
 LINGER_SECONDS: Final = 10.0
-"""How long the rest of a body may come, unread, after the answer."""
+"""How long the rest of a body may arrive, unread, after the answer."""
 _SLICE_BYTES: Final = 4096
-"""What is parsed at a time: of a head that begins in the same slice as something else ends, so much may go uncounted."""
+"""What is parsed at a time: if a head begins in the same slice in which something else ends, so much may be uncounted."""
 _TOO_LARGE: Final = (
     f"HTTP/1.1 431 Request Header Fields Too Large\r\nServer: {SERVER}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 ).encode()
@@ -41,7 +41,7 @@ class BoundedConnection(RequestHandler):
     """A connection of `admission` under `key`; it leaves when it ends.
 
     head_seconds: for a request's head, from the connection on for the first and from the first byte on for the others.
-    read_bytes: of a body that are kept before it is read. failed: called with the status of an answer that aiohttp gives, and why.
+    read_bytes: of a body that are kept before it is read. failed: called with the status of an answer that aiohttp gives, and the error.
     ended: called when the connection has ended.
     """
 
@@ -83,7 +83,7 @@ class BoundedConnection(RequestHandler):
         self._deadline = self._loop.call_later(self._head_seconds, self.force_close)
 
     def data_received(self, data: bytes) -> None:
-        """Called by the loop, and by aiohttp with nothing to go on with what it had put off."""
+        """Called by the loop, and by aiohttp, without data, to continue with what it had postponed."""
         for start in range(0, max(len(data), 1), _SLICE_BYTES):
             if self._force_close or self._close:
                 return
@@ -111,7 +111,7 @@ class BoundedConnection(RequestHandler):
             self._add_to_head(len(data))
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Called by the loop; the place of the connection is free."""
+        """Called by the loop; frees the place of the connection."""
         self._stop_deadline()
         self._admission.leave(self._key)
         super().connection_lost(exc)
@@ -124,7 +124,7 @@ class BoundedConnection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,  # noqa: ARG002 - aiohttp's words
     ) -> web.StreamResponse:
-        """An answer without aiohttp's words, which repeat what was sent."""
+        """Returns an answer without aiohttp's text, which repeats what was sent."""
         self._failed(status, exc)
         if request.writer.output_size:
             raise ConnectionError("an answer was begun")
@@ -133,7 +133,7 @@ class BoundedConnection(RequestHandler):
         return refusal
 
     def log_exception(self, *_: object, **kw: object) -> None:
-        """Called by aiohttp for what is not a request, and for what it does not expect."""
+        """Called by aiohttp for what is not a request, and for unexpected errors."""
         error = kw.get("exc_info")
         self._failed(HTTPStatus.INTERNAL_SERVER_ERROR, error if isinstance(error, BaseException) else None)
 
@@ -148,7 +148,7 @@ class BoundedConnection(RequestHandler):
             self._admission.unfinished(self._key, size_bytes)
 
     def _refuse(self) -> None:
-        """Closes the connection; with 431 where no answer to an earlier request is on its way."""
+        """Closes the connection; with 431 if no answer to an earlier request is in progress."""
         if self.transport is not None and not self._request_in_progress and not self._messages:
             self.transport.write(_TOO_LARGE)
         self.force_close()
@@ -160,11 +160,11 @@ class BoundedConnection(RequestHandler):
 
 
 async def taken_in_time(written: Awaitable[None], request: web.BaseRequest, seconds: float) -> None:
-    """Raises ConnectionError where the client does not take what is written; the connection is gone then."""
+    """Waits for a write. Raises ConnectionError, and aborts the connection, if the client does not read it in time."""
     try:
         async with asyncio.timeout(seconds):
             await written
     except TimeoutError:
         if request.transport is not None:
             request.transport.abort()
-        raise ConnectionResetError("the client takes nothing") from None
+        raise ConnectionResetError("the client reads nothing") from None

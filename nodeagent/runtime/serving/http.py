@@ -1,7 +1,7 @@
 """HTTP listeners: many sockets, one answering function, and a server on a fixed address that keeps trying to bind.
 
-They are open to the network without authentication: connections and what comes before a request are bounded
-(`nodeagent.runtime.serving`), an answer has to be taken in `ANSWER_SECONDS`, and nothing that a stranger sends reaches the log.
+They are open to the network without authentication: connections and what comes before a request are limited
+(`nodeagent.runtime.serving`), an answer must be read within `ANSWER_SECONDS`, and nothing that a stranger sends is logged.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ Report = Callable[[tuple[Problem, ...]], None]
 REQUEST_SECONDS = 10.0
 KEEPALIVE_SECONDS = 30.0
 ANSWER_SECONDS = 30.0
-"""Within which a client takes a piece of an answer."""
+"""A client must read a piece of an answer within this time."""
 MOST_UNDER_WAY = 8
-"""Answers of one address that take a while to make or to take, such as a scrape; 503 for more."""
+"""Answers to one address that take a while to make or to send, such as a scrape; 503 for more."""
 _PIECE_BYTES = 64 * 1024
 _READ_BYTES = 4096
-"""Of bodies, which nobody reads here."""
+"""Of bodies, which are never read here."""
 _RECEIVE_BUFFER_BYTES = 32 * 1024
 """What the kernel keeps of a connection that is not read."""
 RETRY_SECONDS = 5.0
@@ -44,7 +44,7 @@ RETRY_SECONDS = 5.0
 _BACKLOG = 64
 _SHUTDOWN_SECONDS = 1.0  # for aiohttp's tasks to notice that their connection is gone; 0 would mean without end
 LOG_SECONDS = 1.0
-"""Between two lines about what a stranger did."""
+"""Between two lines about requests of strangers."""
 _FAILED = Response(500, {}, b"")
 _BUSY = Response(503, {"Content-Type": "text/plain; charset=utf-8"}, b"too many requests at a time\n")
 _WILDCARDS = {"0.0.0.0": Family.IPV4, "::": Family.IPV6}  # noqa: S104 - what to compare with
@@ -53,16 +53,16 @@ logger = logging.getLogger(__name__)
 
 
 class BindFailed(Exception):
-    """An address could not be bound and the configuration says that this is the end; one line for a person."""
+    """An address could not be bound and the configuration makes that fatal; one line for users."""
 
 
 def listening_socket(address: str, port: int) -> socket.socket:
-    """A socket that listens at one address in its family only (``::`` does not take IPv4). Raises OSError."""
+    """Returns a socket that listens at one address in its family only (``::`` does not take IPv4). Raises OSError."""
     return _listen(address, port, only_ipv6=True)
 
 
 def wildcard_socket(port: int) -> socket.socket:
-    """A socket for every address of either family; of IPv4 where the kernel has no IPv6. Raises OSError."""
+    """Returns a socket for every address of either family; of IPv4 if the kernel has no IPv6. Raises OSError."""
     try:
         return _listen("::", port, only_ipv6=False)
     except OSError as error:
@@ -88,7 +88,7 @@ def _listen(address: str, port: int, *, only_ipv6: bool) -> socket.socket:
 
 
 class HttpListeners:
-    """Any number of listening sockets behind one answering function. Make it and use it inside one event loop."""
+    """Any number of listening sockets with one answering function. Create and use it inside one event loop."""
 
     def __init__(
         self, answer: Answer, *, limits: ConnectionLimits | None = None, request_seconds: float = REQUEST_SECONDS
@@ -105,7 +105,7 @@ class HttpListeners:
         self._listeners: set[asyncio.Server] = set()
 
     async def listen(self, listener: socket.socket) -> asyncio.Server:
-        """Answer at this socket, which now belongs to the listener that is returned."""
+        """Starts to answer at this socket, which now belongs to the listener that is returned."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(self._accept, sock=listener, backlog=_BACKLOG, start_serving=False)
         self._listeners.add(server)  # before the first suspension: a task that is cancelled in it leaves nothing open
@@ -113,7 +113,7 @@ class HttpListeners:
         return server
 
     def stop(self, listener: asyncio.Server) -> None:
-        """Close a listener and the connections that came through it."""
+        """Closes a listener and the connections that came through it."""
         names = [listening.getsockname() for listening in listener.sockets]
         listener.close()
         self._listeners.discard(listener)
@@ -122,7 +122,7 @@ class HttpListeners:
                 connection.force_close()
 
     async def close(self) -> None:
-        """Close everything at once."""
+        """Closes everything at once."""
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
@@ -135,7 +135,7 @@ class HttpListeners:
         return _Connection(self._server, self._request_seconds, self._admission, self._report, self._freed)
 
     def _report(self, what: str, error: BaseException | None, *, level: int = logging.DEBUG) -> None:
-        """A line, unless there was one a moment ago. What a stranger sent is not in it."""
+        """Logs a line, unless there was one a moment ago. It contains nothing that a stranger sent."""
         now = asyncio.get_running_loop().time()
         if now >= self._logged + LOG_SECONDS:
             self._logged = now
@@ -170,7 +170,7 @@ class HttpListeners:
         try:
             return await _send_whole(await self._made(given, port), request)
         finally:
-            self._under_way -= Counter([client])  # which keeps no address that has nothing under way
+            self._under_way -= Counter([client])  # subtracting a Counter keeps no address without answers in progress
 
     async def _made(self, given: Response | Awaitable[Response], port: int) -> Response:
         try:
@@ -184,7 +184,7 @@ class HttpListeners:
 
     @staticmethod
     async def _send(stream: Stream, request: web.BaseRequest) -> web.StreamResponse:
-        """Pieces as they come, until they end or the client is gone."""
+        """Sends pieces as they come, until they end or the client disconnects."""
         sending = web.StreamResponse(headers={**stream.headers, "Server": SERVER})
         await sending.prepare(request)
         async with aclosing(stream.pieces) as pieces:
@@ -195,7 +195,7 @@ class HttpListeners:
 
 
 async def _send_whole(response: Response, request: web.BaseRequest) -> web.StreamResponse:
-    """In pieces: of an answer that is not taken, the connection keeps no more than one, and not for long."""
+    """Sends an answer in pieces: if it is not read, the connection keeps at most one piece, and not for long."""
     headers, body = {**response.headers, "Server": SERVER}, response.body
     if len(body) <= _PIECE_BYTES or request.method == "HEAD":
         sending: web.StreamResponse = web.Response(status=response.status, body=body, headers=headers)
@@ -204,7 +204,7 @@ async def _send_whole(response: Response, request: web.BaseRequest) -> web.Strea
         sending = web.StreamResponse(status=response.status, headers=headers)
         sending.content_length = len(body)
     if not request.content.is_eof():
-        sending.force_close()  # a body that nobody reads would be taken for the next request
+        sending.force_close()  # an unread body would be parsed as the next request
     await sending.prepare(request)
     with suppress(ConnectionError):
         for start in range(0, len(body), _PIECE_BYTES):
@@ -221,7 +221,7 @@ def _report_failure(report: Callable[..., None], status: int, error: BaseExcepti
 
 
 class _Connection(BoundedConnection):
-    """A connection that is let in by the port that it came to, and closed when its place is needed."""
+    """A connection that is admitted by its port, and closed if its place is needed."""
 
     def __init__(
         self,
@@ -251,18 +251,18 @@ class _Connection(BoundedConnection):
             self.force_close()
 
     def has_asked(self) -> None:
-        """The client has made a request: the connection is the last to go when room is needed."""
+        """Called when the client has made a request: the connection becomes the last one to be closed for a new one."""
         self._admission.note_request(self)
 
 
 def _open_files() -> int:
-    """How many this process may have."""
+    """Returns how many open files this process may have."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limit if limit != resource.RLIM_INFINITY else sys.maxsize
 
 
 def _local_address(connection: RequestHandler) -> tuple[str, int]:
-    """The address and port the client connected to; IPv4 is written as IPv4, also on a socket for both families."""
+    """Returns the address and port the client connected to; IPv4 is written as IPv4, also on a socket for both families."""
     name = connection.sockname
     if not isinstance(name, tuple):
         return "::", 0
@@ -275,11 +275,11 @@ def _came_through(connection: RequestHandler, address: str, port: int) -> bool:
 
 
 class HttpServer:
-    """A server on a fixed address. One that is taken is tried again until it is free.
+    """A server on a fixed address. If the address is in use, it retries until it is free.
 
     host: an IP address; ``0.0.0.0`` and ``::`` both mean every address of both families, as in Go programs.
     name, failure: for the Problem while it cannot be bound (``healthz server``, ``FailedToStart…``).
-    report: called with all problems, at every change. hard_fail: raise BindFailed instead of trying again.
+    report: called with all problems, at every change. hard_fail: raise BindFailed instead of retrying.
     """
 
     def __init__(
@@ -304,7 +304,7 @@ class HttpServer:
         self._retry_seconds = retry_seconds
 
     async def run(self) -> None:
-        """Serve until cancelled; connections are closed then. Raises BindFailed with `hard_fail`."""
+        """Serves until cancelled; connections are closed then. Raises BindFailed with `hard_fail`."""
         listener = await self._bind()
         listeners = HttpListeners(self._answer)
         try:
@@ -337,5 +337,5 @@ class HttpServer:
 
 
 def reason_of(error: OSError) -> str:
-    """The kernel's words for what went wrong."""
+    """Returns the kernel's text for the error."""
     return os.strerror(error.errno) if error.errno else str(error)

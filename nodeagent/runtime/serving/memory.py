@@ -1,4 +1,4 @@
-"""Memory that connections leave behind goes back to the system, not only to the allocator."""
+"""Returns memory that connections used to the system, not only to the allocator."""
 
 import asyncio
 import ctypes
@@ -11,7 +11,7 @@ _EVERY_SECONDS: Final = 10.0
 
 
 class FreedMemory:
-    """Returns what was freed (malloc_trim(3)) a moment after many connections have ended, at most every ten seconds."""
+    """Returns freed memory (malloc_trim(3)) a moment after many connections have ended, at most every ten seconds."""
 
     def __init__(self) -> None:
         self._ended = 0
@@ -20,7 +20,7 @@ class FreedMemory:
         self._returned_at = float("-inf")
 
     def connection_ended(self) -> None:
-        """Called in the event loop, for each of them."""
+        """Called in the event loop when a connection ended."""
         self._ended += 1
         if self._ended >= _WORTH_RETURNING and self._timer is None:
             loop = asyncio.get_running_loop()
@@ -28,19 +28,19 @@ class FreedMemory:
             self._timer = loop.call_at(when, self._return)
 
     def close(self) -> None:
-        """Nothing is returned from here on."""
+        """Stops returning memory."""
         if self._timer is not None:
             self._timer.cancel()
 
     def _return(self) -> None:
         loop = asyncio.get_running_loop()
         self._ended, self._timer, self._returned_at = 0, None, loop.time()
-        # In a thread: of a large heap it takes more than a moment.
+        # In a thread: for a large heap it takes more than a moment.
         self._returning = loop.run_in_executor(None, return_freed)
 
 
 def return_freed() -> None:
-    """Hands memory that was freed back to the system, where the C library can."""
+    """Returns freed memory to the system, if the C library can."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -1,8 +1,8 @@
-"""Whether a browser calls on behalf of another page. Pure.
+"""Decides whether a browser calls on behalf of another page. Pure.
 
 A page of an attacker can make a browser connect to a server that the attacker cannot reach: under a name of the attacker's that
-has been made to mean that server's address (DNS rebinding; then Host is that name), or from its own origin (then Origin is that).
-No name is needed to reach a server by an address or as localhost, so no attacker can have made these mean something else.
+resolves to that server's address (DNS rebinding; then Host is that name), or from its own origin (then Origin is that).
+A server is reached by an address or as localhost without any name of an attacker.
 """
 
 from collections.abc import Iterable
@@ -15,15 +15,15 @@ _OWN_PAGES: Final = "this is not for pages of other origins"
 
 
 class AllowedHosts:
-    """names: by which a server may be called beside its addresses and localhost, without port. port: the only right one; None:
-    any, as where connections are forwarded."""
+    """names: those by which a server may be called besides its addresses and localhost, without port. port: the only valid one; None:
+    any, for forwarded connections."""
 
     def __init__(self, names: Iterable[str] = (), *, port: int | None = None) -> None:
         self._names = frozenset(name.lower().rstrip(".") for name in names) | {"localhost"}
         self._port = port
 
     def why_refused(self, host: str, origin: str) -> str:
-        """In one line, why a request with these headers is not to be answered; empty: it is. An absent header is empty."""
+        """Returns in one line why a request with these headers is refused; empty: it is not. An absent header is empty."""
         if host and not self._is_ours(host.lower()):  # every browser sends Host
             return _BY_ADDRESS
         return _OWN_PAGES if is_of_another_page(host, origin) else ""
@@ -38,7 +38,7 @@ class AllowedHosts:
 
 
 def is_of_another_page(host: str, origin: str) -> bool:
-    """Whether a browser sent a request with these headers for a page of another origin."""
+    """Returns whether a browser sent a request with these headers for a page of another origin."""
     return bool(origin) and origin.lower() not in {scheme + host.lower() for scheme in _SCHEMES}
 
 

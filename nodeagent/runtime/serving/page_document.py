@@ -1,4 +1,4 @@
-"""A page as it is sent: with the style that all pages have before its own."""
+"""Builds a page as it is sent: with the style that all pages have before its own."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ _STYLE = Path(__file__).with_name("page.css")
 
 
 def page_document(page: Path) -> Response:
-    """The answer that holds the page. page: a file of HTML with one ``<style>`` and one ``<script>``."""
+    """Returns the answer that holds the page. page: a file of HTML with one ``<style>`` and one ``<script>``."""
     begin = "<style>\n"
     document = page.read_text(encoding="utf-8").replace(begin, begin + _STYLE.read_text(encoding="utf-8"), 1)
     return Response(200, document_headers(document), document.encode())

@@ -1,11 +1,11 @@
-"""Headers for a page that brings everything along and asks nobody else. Pure."""
+"""Headers for a page that is complete and loads nothing from other servers. Pure."""
 
 from base64 import b64encode
 from hashlib import sha256
 
 
 def document_headers(document: str) -> dict[str, str]:
-    """Only the document's own script and style may run, by their hashes, and it may ask nobody but us."""
+    """Returns headers that allow only the document's own script and style, by their hashes, and connections only to this server."""
 
     def allowed(tag: str) -> str:
         inside = document.split(f"<{tag}>", 1)[1].split(f"</{tag}>", 1)[0]

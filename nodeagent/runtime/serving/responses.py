@@ -1,4 +1,4 @@
-"""What is asked over HTTP and what is answered, as values. Pure."""
+"""HTTP requests and answers as values. Pure."""
 
 from collections.abc import AsyncGenerator, Mapping
 from typing import NamedTuple
@@ -6,12 +6,12 @@ from typing import NamedTuple
 from nodeagent.model.addresses import Family
 
 JSON_HEADERS: Mapping[str, str] = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
-"""Of every answer about health (kube-proxy, pkg/proxy/healthcheck)."""
+"""The headers of every answer about health (kube-proxy, pkg/proxy/healthcheck)."""
 
 
 class Request(NamedTuple):
-    """A request. path: without the query; family, port: of the socket it arrived at; host: what the client calls us;
-    origin: the page that sent it, where a browser says so."""
+    """A request. path: without the query; family, port: of the socket it arrived at; host: the header Host;
+    origin: the page that sent it, if a browser names it."""
 
     path: str
     family: Family
@@ -24,7 +24,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """What is sent back. body: complete, its length is known."""
+    """A complete answer, with a body of known length."""
 
     status: int
     headers: Mapping[str, str]
@@ -32,7 +32,7 @@ class Response(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """What is sent back piece by piece, with status 200, for as long as the client stays."""
+    """An answer that is sent piece by piece, with status 200, for as long as the client stays."""
 
     headers: Mapping[str, str]
     pieces: AsyncGenerator[bytes, None]
