@@ -1,4 +1,4 @@
-"""What travels as bytes, each format in one place: the kernel's netlink messages, DNS messages, and YAML.
+"""Wire formats, each in one place: the kernel's netlink messages, protobuf, DNS messages, and YAML.
 
-Packed and read here, decided elsewhere. Nothing here knows a Service.
+This package packs and parses only. Nothing here knows a Service.
 """

@@ -1,4 +1,4 @@
-"""Protobuf's wire format: fields of a message to bytes and back. What the fields mean is decided elsewhere. Pure."""
+"""Protobuf's wire format: packs and reads fields of a message. What the fields mean is decided elsewhere. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,16 +7,16 @@ _VARINT, _BYTES = 0, 2
 _FIXED_BYTES: Final = {1: 8, 5: 4}
 _WORD: Final = 1 << 64
 _MORE: Final = 0x80
-"""The bit of a byte that says that the number goes on."""
+"""The bit of a byte that is set if the number continues."""
 _LONGEST_SHIFT: Final = 63
 
 
 class Malformed(ValueError):
-    """Bytes that are no protobuf message, or not the one that was expected."""
+    """Bytes that are not a protobuf message, or not the expected one."""
 
 
 def _varint(value: int) -> bytes:
-    """A number in as few bytes as it needs; of a negative one the two's complement of 64 bits."""
+    """Returns a number in as few bytes as it needs; a negative one as two's complement of 64 bits."""
     value %= _WORD
     out = bytearray()
     while value >= _MORE:
@@ -27,17 +27,17 @@ def _varint(value: int) -> bytes:
 
 
 def number_field(field: int, value: int) -> bytes:
-    """A field that holds a number, also 0."""
+    """Returns a field that holds a number, which may be 0."""
     return _varint(field << 3 | _VARINT) + _varint(value)
 
 
 def bytes_field(field: int, value: bytes) -> bytes:
-    """A field that holds text, bytes or a message, also an empty one."""
+    """Returns a field that holds text, bytes or a message, which may be empty."""
     return _varint(field << 3 | _BYTES) + _varint(len(value)) + value
 
 
 def read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, value) of one message, as sent. Raises Malformed."""
+    """Yields (field number, value) of one message, in the order sent. Raises Malformed."""
     at, end = 0, len(message)
     while at < end:
         tag, at = _read_varint(message, at)
@@ -75,20 +75,20 @@ def _read_varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def as_int(value: int | bytes) -> int:
-    """The number that a field holds. Raises Malformed."""
+    """Returns the number that a field holds. Raises Malformed."""
     if isinstance(value, bytes):
         raise Malformed("bytes where a number belongs")
     return value
 
 
 def as_signed(value: int | bytes) -> int:
-    """The number, which may be negative. Raises Malformed."""
+    """Returns the number, which may be negative. Raises Malformed."""
     found = as_int(value)
     return found - _WORD if found >= _WORD >> 1 else found
 
 
 def as_bytes(value: int | bytes) -> bytes:
-    """The bytes that a field holds. Raises Malformed."""
+    """Returns the bytes that a field holds. Raises Malformed."""
     if isinstance(value, int):
         raise Malformed("a number where bytes belong")
     return value

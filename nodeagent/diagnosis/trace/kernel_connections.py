@@ -6,7 +6,7 @@ from nodeagent.diagnosis.trace.connections import Attempt, Connections, TrackedF
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.model.addresses import Protocol, pack_address, unpack_address
 from nodeagent.proxy.dataplane.source_ports import read_port_shortages
-from nodeagent.wire.netlink.conntrack import Life, client_of, dump_udp, life_of, read_flows
+from nodeagent.wire.netlink.conntrack import FlowState, client_of, dump_udp, read_flows, state_of_flow
 from nodeagent.wire.netlink.socket import DumpInterruptedError, NetlinkSocket, read_consistently
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 
@@ -40,7 +40,7 @@ def read_connections(question: Question) -> Connections:
     return Connections(count, most, (), silences([(flow.endpoint, _attempt(life)) for flow, life in found]), crowds)
 
 
-def _flows(question: Question) -> list[tuple[TrackedFlow, Life]]:
+def _flows(question: Question) -> list[tuple[TrackedFlow, FlowState]]:
     if question.protocol not in (Protocol.TCP, Protocol.UDP):
         return []
     source, destination = pack_address(question.source), pack_address(question.destination)
@@ -56,11 +56,11 @@ def _flows(question: Question) -> list[tuple[TrackedFlow, Life]]:
                     question.port,
                 ):
                     end = unpack_address(flow.reply_source), flow.reply_port
-                    found.append((TrackedFlow(question.source, client[1], end), life_of(flow)))
+                    found.append((TrackedFlow(question.source, client[1], end), state_of_flow(flow)))
     return found
 
 
-def _attempt(life: Life) -> Attempt:
+def _attempt(life: FlowState) -> Attempt:
     """A connection of TCP: when its last packet came follows from how long it is still kept.
 
     One that is established and waits for an acknowledgement is kept much shorter (nf_conntrack_tcp_packet).

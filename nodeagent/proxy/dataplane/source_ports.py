@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from nodeagent.model.addresses import Family, Protocol, endpoint_text, unpack_address
-from nodeagent.wire.netlink.conntrack import dump_udp, hidden_behind, read_flows
+from nodeagent.wire.netlink.conntrack import dump_udp, masquerade_address, read_flows
 from nodeagent.wire.netlink.socket import DumpInterruptedError, NetlinkSocket
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 
@@ -80,7 +80,7 @@ def read_port_shortages(
         try:
             for datagram in netlink.dump_datagrams(dump_udp(family, of=protocol)):
                 for flow in read_flows(family, datagram, wanted=protocol):
-                    if (source := hidden_behind(family, flow)) is not None:
+                    if (source := masquerade_address(family, flow)) is not None:
                         counted[source, flow.reply_source, flow.reply_port] += 1
                 if stop():
                     break

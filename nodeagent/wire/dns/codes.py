@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class RecordType(IntEnum):
-    """Types of records that are treated in a way of their own."""
+    """Types of records that are treated specially."""
 
     A = 1
     NS = 2
@@ -35,10 +35,10 @@ class Rcode(IntEnum):
 CLASS_IN = 1
 HEADER_SIZE = 12
 SMALLEST_UDP_LIMIT = 512
-"""What every client takes by UDP without EDNS, and with an EDNS size below it (RFC 6891, 6.2.3)."""
+"""What every client accepts by UDP without EDNS, and with an EDNS size below it (RFC 6891, 6.2.3)."""
 LARGEST_UDP_LIMIT = 4096
 """Bytes of the longest answer by UDP, whatever size the client announces: from 65,508 on no datagram can hold it, and each
-fragment more is one more to lose. Longer answers have TC, and the client asks by TCP."""
+further fragment is one more to lose. Longer answers have TC, and the client asks by TCP."""
 TCP_LIMIT = 65535
 HEADER_RCODE = 0x0F
 """Rcodes above it need EDNS (RFC 6891, 6.1.3)."""
@@ -54,7 +54,7 @@ CD = 0x10
 
 
 def type_text(kind: int) -> str:
-    """``A``, or ``TYPE65280`` for what has no name here (RFC 3597)."""
+    """Returns ``A``, or ``TYPE65280`` for a type that has no name here (RFC 3597)."""
     try:
         return RecordType(kind).name
     except ValueError:
@@ -62,7 +62,7 @@ def type_text(kind: int) -> str:
 
 
 def type_number(text: str) -> int:
-    """The number of a type by its name. Raises ValueError."""
+    """Returns the number of a type by its name. Raises ValueError."""
     word = text.upper()
     if word in RecordType.__members__:
         return RecordType[word]

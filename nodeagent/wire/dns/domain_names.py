@@ -5,17 +5,17 @@ from collections.abc import Sequence
 LONGEST_NAME = 255
 LONGEST_LABEL = 63
 POINTER = 0xC0
-"""From here on a byte before a label is half of a pointer."""
+"""From this value on, a byte before a label is the first half of a pointer."""
 LONGEST_POINTER_CHAIN = 126
 PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_*")
 
 
 class BadName(ValueError):
-    """Bytes that are no name, or text that cannot be one."""
+    """Bytes that are not a name, or text that cannot be one."""
 
 
 def encode(labels: Sequence[bytes]) -> bytes:
-    """The wire form. Raises BadName."""
+    """Returns the wire form. Raises BadName."""
     if any(not 0 < len(label) <= LONGEST_LABEL for label in labels):
         raise BadName("a label has 1 to 63 bytes")
     wire = b"".join(bytes((len(label),)) + label for label in labels) + b"\0"
@@ -25,7 +25,7 @@ def encode(labels: Sequence[bytes]) -> bytes:
 
 
 def from_text(text: str) -> bytes:
-    """The wire form of a name as people and objects write it; a last dot may be missing. Raises BadName."""
+    """Returns the wire form of a name as people and objects write it; the last dot may be missing. Raises BadName."""
     stripped = text.removesuffix(".")
     try:
         return encode([part.encode("ascii") for part in stripped.split(".")]) if stripped else b"\0"
@@ -34,7 +34,7 @@ def from_text(text: str) -> bytes:
 
 
 def to_text(name: bytes) -> str:
-    """The name with a last dot; bytes that are no letters, digits, ``-``, ``_`` or ``*`` as ``\\DDD``."""
+    """Returns the name with a last dot; bytes that are not letters, digits, ``-``, ``_`` or ``*`` as ``\\DDD``."""
     return ".".join(map(_label_text, labels_of(name))) + "."
 
 
@@ -43,7 +43,7 @@ def _label_text(label: bytes) -> str:
 
 
 def labels_of(name: bytes) -> list[bytes]:
-    """The labels of a wire form that is known to be right."""
+    """Returns the labels of a valid wire form."""
     labels = []
     at = 0
     while size := name[at]:
@@ -53,7 +53,7 @@ def labels_of(name: bytes) -> list[bytes]:
 
 
 def is_below(name: bytes, zone: bytes) -> bool:
-    """Whether a name (lower case) is the zone's apex or below it, at a border of labels."""
+    """Returns whether a name (lower case) is the zone's apex or below it, on a label boundary."""
     if not name.endswith(zone):
         return False
     border = len(name) - len(zone)
@@ -64,10 +64,10 @@ def is_below(name: bytes, zone: bytes) -> bool:
 
 
 def read(packet: bytes, at: int, known: dict[int, bytes] | None = None) -> tuple[bytes, int]:
-    """The name at an offset, pointers followed, and the offset after it. Raises BadName.
+    """Returns the name at an offset, pointers followed, and the offset after it. Raises BadName.
 
-    known: names of this message by their offset, which grows. With it a message is read in time that its own length
-    bounds, however often its records point to the same long names.
+    known: names of this message by their offset; names are added. With it the time to read a message is bounded by its
+    length, however often its records point to the same long names.
     """
     parts = []
     places = []
@@ -107,14 +107,14 @@ def read(packet: bytes, at: int, known: dict[int, bytes] | None = None) -> tuple
 
 
 def skip_name(packet: bytes, at: int) -> int:
-    """The offset after the name at an offset, whatever it points to. Raises IndexError."""
+    """Returns the offset after the name at an offset, without following pointers. Raises IndexError."""
     while (size := packet[at]) and size < POINTER:
         at += 1 + size
     return at + (2 if size else 1)
 
 
 def _target(packet: bytes, at: int, jumps: int) -> int:
-    """Where the pointer at an offset leads. Raises BadName. jumps: pointers of this name so far, with this one."""
+    """Returns the target of the pointer at an offset. Raises BadName. jumps: pointers of this name so far, including this one."""
     if at + 1 >= len(packet):
         raise BadName("a pointer runs past the end")
     target = (packet[at] & 0x3F) << 8 | packet[at + 1]

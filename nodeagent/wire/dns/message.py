@@ -1,4 +1,4 @@
-"""Answers: reading one that came from elsewhere, writing one, and cutting one to what the client takes."""
+"""Answers: reads one of another server, writes one, and cuts one to what the client accepts."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ class Record(NamedTuple):
 
 
 class Sections(NamedTuple):
-    """The records of a message; an OPT record stands among the additional ones, its TTL and class as they are."""
+    """The records of a message; an OPT record is among the additional ones, with its TTL and class unchanged."""
 
     answer: tuple[Record, ...] = ()
     authority: tuple[Record, ...] = ()
@@ -27,7 +27,7 @@ class Sections(NamedTuple):
 
 
 class BadMessage(ValueError):
-    """Bytes that are no DNS message."""
+    """Bytes that are not a DNS message."""
 
 
 NAMES_IN_RDATA = {
@@ -46,7 +46,7 @@ COMPRESSED = frozenset({RecordType.NS, RecordType.CNAME, RecordType.PTR, RecordT
 
 
 def read_message(packet: bytes) -> tuple[bytes, Sections]:
-    """The question section as bytes and all records. Raises BadMessage."""
+    """Returns the question section as bytes and all records. Raises BadMessage."""
     if len(packet) < HEADER_SIZE:
         raise BadMessage("shorter than a header")
     counts = [packet[at] << 8 | packet[at + 1] for at in (4, 6, 8, 10)]
@@ -97,7 +97,7 @@ def _read_record(packet: bytes, at: int, known: dict[int, bytes]) -> tuple[Recor
 
 
 class Writer:
-    """Records after a question, with compressed names; the bytes start at offset 12 of the message."""
+    """Writes records after a question, with compressed names; the bytes start at offset 12 of the message."""
 
     def __init__(self, question: bytes) -> None:
         """question: name, type and class."""
@@ -112,11 +112,11 @@ class Writer:
         return self._size
 
     def body(self) -> bytes:
-        """Question and records."""
+        """Returns question and records."""
         return b"".join(self._parts)
 
     def add(self, record: Record) -> None:
-        """Write one more record."""
+        """Writes one more record."""
         self._put(self._compressed(record.owner, self._size))
         rdata = record.rdata
         if record.kind in COMPRESSED:
@@ -132,7 +132,7 @@ class Writer:
         )
 
     def fits(self, record: Record, limit: int) -> bool:
-        """Write the record if the message has at most `limit` bytes with it; when not, write no other with names."""
+        """Writes the record if the message then has at most `limit` bytes; returns False if not: then write no other one with names."""
         size, count = self._size, len(self._parts)
         self.add(record)
         if self._size <= limit:
@@ -159,7 +159,7 @@ class Writer:
         return written + rdata[inner:]
 
     def _compressed(self, name: bytes, at: int) -> bytes:
-        """The name as it is written at an offset: its longest part that stands elsewhere as a pointer."""
+        """Returns the name as it is written at an offset: its longest part that is already in the message is a pointer."""
         lower = name.lower()
         inner = 0
         while name[inner]:
@@ -172,7 +172,7 @@ class Writer:
         return name
 
     def _note(self, name: bytes, at: int) -> None:
-        """Let later names point into this one, which stands uncompressed."""
+        """Lets later names point into this one, which is uncompressed."""
         lower = name.lower()
         inner = 0
         while name[inner] and at + inner <= LAST_POINTER_TARGET:
@@ -181,7 +181,7 @@ class Writer:
 
 
 def write(header: bytes, question: bytes, sections: Sections) -> bytes:
-    """A whole message. header: id and flags, four bytes."""
+    """Returns a whole message. header: id and flags, four bytes."""
     writer = Writer(question)
     for section in sections:
         for record in section:
@@ -190,11 +190,11 @@ def write(header: bytes, question: bytes, sections: Sections) -> bytes:
 
 
 def cut(message: bytes, limit: int, opt: int = 0) -> bytes:
-    """The message in at most `limit` bytes (at least 512), with the last records left out; compressed names point back, so
-    that the beginning of a message stands by itself. opt: bytes of the OPT record at its end, which stays.
+    """Returns the message in at most `limit` bytes (at least 512), with the last records left out; compressed names point back,
+    so that the beginning of a message is complete by itself. opt: bytes of the OPT record at its end, which stays.
 
     TC is set if a record of the answer or authority section is missing; additional ones may be missing without it
-    (RFC 2181, 9). A message that cannot be read keeps its header alone, with TC. Takes as long as what is kept is.
+    (RFC 2181, 9). Of a message that cannot be read only the header is kept, with TC. The time depends on what is kept only.
     """
     size = len(message)
     if size <= limit:
@@ -217,13 +217,13 @@ def cut(message: bytes, limit: int, opt: int = 0) -> bytes:
 
 
 def _end_of_record(message: bytes, at: int) -> int:
-    """Where the next record begins. Raises IndexError."""
+    """Returns where the next record begins. Raises IndexError."""
     at = skip_name(message, at)
     return at + 10 + (message[at + 8] << 8 | message[at + 9])
 
 
 def _shortened(message: bytes, end: int, kept: list[int], opt: int, *, truncated: bool) -> bytes:
-    """The message up to a record's end, then its last `opt` bytes."""
+    """Returns the message up to a record's end, then its last `opt` bytes."""
     flags = bytes((message[2] | TC if truncated else message[2], message[3]))
     counts = b"".join(count.to_bytes(2, "big") for count in (*kept[:2], kept[2] + bool(opt)))
     return message[:2] + flags + message[4:6] + counts + message[HEADER_SIZE:end] + message[len(message) - opt :]

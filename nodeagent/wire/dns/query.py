@@ -1,6 +1,6 @@
-"""What a query asks. A packet that is no valid query gets its reply from here.
+"""Parses queries. For a packet that is not a valid query it also makes the reply.
 
-Decided here: which packets get silence, FORMERR, NOTIMP, BADVERS or REFUSED.
+Decided here: which packets get no reply, and which get FORMERR, NOTIMP, BADVERS or REFUSED.
 """
 
 from typing import NamedTuple
@@ -22,14 +22,14 @@ _MOST_ADDITIONAL = 2
 
 
 class Edns(NamedTuple):
-    """The OPT record of a query. size: bytes the client takes by UDP, as it says."""
+    """The OPT record of a query. size: the bytes that the client accepts by UDP."""
 
     size: int
     dnssec_ok: bool
     version: int = 0
 
     def record(self, *, rcode: int = 0) -> bytes:
-        """The OPT record of an answer: size and DO as the client sent them, no options, the high bits of `rcode`."""
+        """Returns the OPT record of an answer: size and DO as the client sent them, no options, the high bits of `rcode`."""
         return (
             b"\0\0\x29"
             + self.size.to_bytes(2, "big")
@@ -53,7 +53,7 @@ class Query(NamedTuple):
 
     @property
     def udp_limit(self) -> int:
-        """Bytes an answer by UDP may have."""
+        """The maximal size of an answer by UDP, in bytes."""
         return udp_limit(self.edns.size) if self.edns is not None else SMALLEST_UDP_LIMIT
 
     @property
@@ -63,7 +63,7 @@ class Query(NamedTuple):
 
 
 class NotAnswered(Exception):
-    """The packet is no query that can be answered. reply: what the client gets, None for silence."""
+    """The packet is not a query that can be answered. reply: what the client gets, None for no reply."""
 
     def __init__(self, reply: bytes | None) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class NotAnswered(Exception):
 
 
 def read_query(packet: bytes) -> Query:
-    """The query in a packet. Raises NotAnswered; nothing else, whatever the bytes are."""
+    """Returns the query in a packet. Raises NotAnswered and no other error, whatever the bytes are."""
     if len(packet) < HEADER_SIZE or packet[2] & QR:
         raise NotAnswered(None)
     if packet[2] & 0x78:
@@ -117,22 +117,22 @@ def query_packet(ident: int, question: bytes, *, flags: int = RD << 8, opt: byte
 
 
 def udp_limit(size: int) -> int:
-    """Bytes an answer by UDP may have for a client that announces this EDNS size."""
+    """Returns the maximal size, in bytes, of an answer by UDP for a client that announces this EDNS size."""
     return min(max(size, SMALLEST_UDP_LIMIT), LARGEST_UDP_LIMIT)
 
 
 def header_only(packet: bytes, rcode: int) -> bytes:
-    """A reply of twelve bytes: id, opcode, RD and CD of the query."""
+    """Returns a reply of twelve bytes: id, opcode, RD and CD of the query."""
     return packet[:2] + bytes((QR | packet[2] & (0x78 | RD), packet[3] & 0x10 | rcode)) + b"\0" * 8
 
 
 def with_question(packet: bytes, question: bytes, rcode: int) -> bytes:
-    """A reply that repeats the question and says nothing else."""
+    """Returns a reply that repeats the question and has no records."""
     return packet[:2] + bytes((QR | packet[2] & (0x78 | RD), packet[3] & 0x10 | rcode)) + b"\0\1\0\0\0\0\0\0" + question
 
 
 def answer_with(query: Query, rcode: int) -> bytes:
-    """A reply of no records, with OPT if the query had one: for SERVFAIL and REFUSED."""
+    """Returns a reply without records, with OPT if the query had one: for SERVFAIL and REFUSED."""
     reply = with_question(query.packet, query.question, rcode)
     if query.edns is None:
         return reply
@@ -140,7 +140,7 @@ def answer_with(query: Query, rcode: int) -> bytes:
 
 
 def _end_of_question(packet: bytes) -> int:
-    """The offset after name, type and class; a pointer in the first name of a message can point at nothing."""
+    """Returns the offset after name, type and class. Raises NotAnswered for a pointer: the first name of a message has no target."""
     at = HEADER_SIZE
     size = len(packet)
     while at < size:
@@ -156,9 +156,9 @@ def _end_of_question(packet: bytes) -> int:
 
 
 def _find_opt(packet: bytes, at: int, before: int, additional: int) -> Edns | None:
-    """The OPT record among the additional ones; the records before those are only stepped over.
+    """Returns the OPT record among the additional ones; the records before those are only skipped.
 
-    Raises BadName for a record that is cut short, a second OPT, or one with an owner or in another section.
+    Raises BadName for a truncated record, a second OPT, or one with an owner or in another section.
     """
     found = None
     for index in range(before + additional):

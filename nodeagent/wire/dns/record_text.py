@@ -1,4 +1,4 @@
-"""Records and answers as text, as master files write them (RFC 1035, 5)."""
+"""Records and answers as text, in the form of master files (RFC 1035, 5)."""
 
 from ipaddress import IPv4Address, IPv6Address
 
@@ -10,12 +10,12 @@ _FIRST_PRINTED, _LAST_PRINTED = 0x20, 0x7E
 
 
 def record_text(record: Record) -> str:
-    """``web.shop.svc.cluster.local. 30 IN A 10.96.0.1``; data of unknown types as RFC 3597 writes it."""
+    """Returns ``web.shop.svc.cluster.local. 30 IN A 10.96.0.1``; data of unknown types in the form of RFC 3597."""
     return f"{to_text(record.owner)} {record.ttl} IN {type_text(record.kind)} {data_text(record)}"
 
 
 def data_text(record: Record) -> str:
-    """The data alone."""
+    """Returns the data only."""
     rdata = record.rdata
     match record.kind:
         case RecordType.A if len(rdata) == IPv4Address(0).max_prefixlen // 8:

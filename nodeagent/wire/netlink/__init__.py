@@ -1,4 +1,4 @@
-"""Netlink for the parts that speak to the kernel: one socket, and the messages of the subsystems in use, as bytes and values.
+"""Netlink for all parts that communicate with the kernel: one socket, and the messages of the subsystems in use, as bytes and values.
 
-It knows the kernel's formats and nothing of services, of our table or of our interface. Errors are OSError.
+It knows the kernel's formats, but not services, our table or our interface. Errors are OSError.
 """

@@ -1,6 +1,6 @@
-"""Bridges: whether they ask the rules of IP, which port leads to a host, and whether frames go back by it; pure.
+"""Bridges: whether they apply the rules of IP, which port leads to a host, and whether frames are sent back by it; pure.
 
-Forwarding tables are asked for one address at a time (RTM_GETNEIGH of AF_BRIDGE, Linux 5.0).
+Forwarding tables are read one address at a time (RTM_GETNEIGH of AF_BRIDGE, Linux 5.0).
 """
 
 import socket
@@ -11,7 +11,7 @@ from nodeagent.wire.netlink.framing import Request, attribute, attributes, reade
 from nodeagent.wire.netlink.uapi import rtnetlink as uapi
 
 FOR_ALL_BRIDGES = {Family.IPV4: "bridge-nf-call-iptables", Family.IPV6: "bridge-nf-call-ip6tables"}
-"""Settings below net.bridge: whether packets that a bridge carries meet the rules of IP."""
+"""Settings below net.bridge: whether the rules of IP apply to packets that a bridge carries."""
 _LINK_BYTES = 16  # ifinfomsg
 _NEIGHBOUR = struct.Struct("=BxxxiHBB")  # ndmsg: family, interface index, state, flags, type
 _U32 = struct.Struct("=I")
@@ -20,20 +20,20 @@ _CALLS = {uapi.IFLA_BR_NF_CALL_IPTABLES: Family.IPV4, uapi.IFLA_BR_NF_CALL_IP6TA
 
 @reader
 def families_filtered(body: memoryview) -> frozenset[Family]:
-    """The families whose bridged packets an RTM_NEWLINK message says meet the rules of IP, by the bridge's own setting."""
+    """Returns the families to whose bridged packets the rules of IP apply by the bridge's own setting, from an RTM_NEWLINK message."""
     found = dict(attributes(_info(body).get(uapi.IFLA_INFO_DATA, memoryview(b""))))
     return frozenset(family for kind, family in _CALLS.items() if kind in found and found[kind][0])
 
 
 @reader
 def sends_back(body: memoryview) -> bool:
-    """Whether a port of a bridge gives back frames that came in by it (hairpin mode), as an RTM_NEWLINK message says."""
+    """Returns whether a port of a bridge sends back frames that it received (hairpin mode), from an RTM_NEWLINK message."""
     found = dict(attributes(_info(body).get(uapi.IFLA_INFO_SLAVE_DATA, memoryview(b""))))
     return uapi.IFLA_BRPORT_MODE in found and bool(found[uapi.IFLA_BRPORT_MODE][0])
 
 
 def look_up_port(hardware_address: bytes, bridge: int) -> Request:
-    """Which port of a bridge leads to a hardware address; the kernel answers with ENOENT when it has not learned that."""
+    """Returns the request for the port of a bridge that leads to a hardware address; ENOENT if the bridge has not learned it."""
     head = _NEIGHBOUR.pack(socket.AF_BRIDGE, 0, uapi.NUD_NONE, 0, 0)
     place = attribute(uapi.NDA_LLADDR, hardware_address) + attribute(uapi.NDA_MASTER, _U32.pack(bridge))
     return Request(uapi.RTM_GETNEIGH, 0, head + place)
@@ -41,7 +41,7 @@ def look_up_port(hardware_address: bytes, bridge: int) -> Request:
 
 @reader
 def read_port(body: memoryview) -> int:
-    """The index of the interface that an RTM_NEWNEIGH message of a forwarding table names."""
+    """Returns the index of the interface in an RTM_NEWNEIGH message of a forwarding table."""
     return int(_NEIGHBOUR.unpack_from(body)[1])
 
 

@@ -1,4 +1,4 @@
-"""Messages of the connection tracker: packing requests and reading UDP flows, nothing else.
+"""Messages of the connection tracker: packs requests and reads UDP flows, nothing else.
 
 The use of the attributes: net/netfilter/nf_conntrack_netlink.c.
 """
@@ -31,8 +31,8 @@ class Flow(NamedTuple):
     """A tracked UDP flow of one family.
 
     destination, port: where the client sent to. reply_source, reply_port: where answers come from, which is the
-    endpoint, or the destination itself when nothing was translated. Addresses are packed.
-    message: the attributes the kernel described it with; by them it is deleted.
+    endpoint, or the destination itself if nothing was translated. Addresses are packed.
+    message: the attributes in which the kernel described it; it is deleted by them.
     """
 
     destination: bytes
@@ -43,10 +43,10 @@ class Flow(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """Where a family's usual flow message has what interests us.
+    """The positions of the needed fields in a family's usual flow message.
 
     fields: ORIG header, destination, protocol, destination port, REPLY header, source, source port, next header.
-    original, reply: the two tuple headers when their contents are as expected (no zone inside).
+    original, reply: the two tuple headers if their contents are as expected (no zone inside).
     """
 
     fields: struct.Struct
@@ -79,11 +79,11 @@ _LAYOUTS = {
 
 
 def dump_udp(family: Family, destination: bytes | None = None, port: int | None = None, *, of: int = _UDP) -> Request:
-    """A dump of the UDP flows of a family, or those of protocol `of`; to one original destination and port.
+    """Returns the request for a dump of the UDP flows of a family, or those of protocol `of`; to one original destination and port.
 
-    The kernel does the selection (>= 5.8); an older one returns all flows of the family. An IPv6 destination is not
-    passed on: the kernel then returns the flows to all others (ctnetlink_filter_match_tuple takes the result of
-    ipv6_addr_cmp for "equal"; so still in 6.18).
+    The kernel filters (>= 5.8); an older one returns all flows of the family. An IPv6 destination is not
+    sent: the kernel would return the flows to all others (ctnetlink_filter_match_tuple treats the result of
+    ipv6_addr_cmp as "equal"; so still in 6.18).
     """
     protocol = attribute(uapi.CTA_PROTO_NUM, bytes([of]))
     flags = uapi.CTA_FILTER_F_CTA_PROTO_NUM
@@ -109,10 +109,10 @@ def create_flow(
     answer: tuple[tuple[bytes, int], tuple[bytes, int]] | None = None,
     protocol: int = _UDP,
 ) -> Request:
-    """Makes a flow, of UDP if nothing else is said, between two IPv4 addresses and ports that the kernel does not give up for
+    """Returns the request to create a flow, of UDP by default, between two IPv4 addresses and ports; the kernel does not drop it for
     new ones (assured).
 
-    mark: by which `delete_marked` finds it. It ends by itself after so many seconds. answer: from where to where answers go, where
+    mark: `delete_marked` finds it by this. It ends automatically after `seconds`. answer: source and destination of answers, if
     both ends are translated.
     """
     tuples = _ipv4_tuple(uapi.CTA_TUPLE_ORIG, source, destination, protocol) + _ipv4_tuple(
@@ -124,14 +124,14 @@ def create_flow(
 
 
 def delete_marked(mark: int) -> Request:
-    """Deletes all IPv4 flows with a mark, and no other."""
+    """Returns the request to delete all IPv4 flows with a mark, and no other."""
     return Request(_DELETE, 0, genmsg(socket.AF_INET) + u32(uapi.CTA_MARK, mark) + u32(uapi.CTA_MARK_MASK, _ALL_BITS))
 
 
 def delete_flow(family: Family, flow: Flow) -> Request:
-    """Deletes exactly this flow: by its original tuple and its id, so that a successor with the same tuple stays.
+    """Returns the request to delete exactly this flow: by its original tuple and its id, so that a successor with the same tuple stays.
 
-    Raises ValueError for a message without a tuple: sent like that it would mean "delete every flow".
+    Raises ValueError for a message without a tuple: such a request would mean "delete every flow".
     """
     wanted = {
         kind: bytes(value) for kind, value in attributes(flow.message) if kind in {uapi.CTA_TUPLE_ORIG, uapi.CTA_ID}
@@ -145,9 +145,9 @@ def delete_flow(family: Family, flow: Flow) -> Request:
 
 
 def read_flows(family: Family, datagram: memoryview, *, wanted: int = _UDP) -> Iterator[Flow]:
-    """The UDP flows, or those of another protocol, in a datagram of a dump, each valid as long as the datagram is.
+    """Yields the UDP flows, or those of another protocol, in a datagram of a dump, each valid as long as the datagram is.
 
-    Flows in a conntrack zone are left out: they belong to somebody else's network stack.
+    Flows in a conntrack zone are left out: they belong to another network stack.
     """
     layout = _LAYOUTS[family]
     fields, original, reply = layout.fields, layout.original, layout.reply
@@ -174,7 +174,7 @@ def read_flows(family: Family, datagram: memoryview, *, wanted: int = _UDP) -> I
 
 
 def client_of(family: Family, flow: Flow) -> tuple[bytes, int] | None:
-    """Who began a flow: packed address and port; None where the message does not say."""
+    """Returns the client of a flow: packed address and port; None if the message lacks them."""
     original = dict(attributes(flow.message)).get(uapi.CTA_TUPLE_ORIG, memoryview(b""))
     parts = dict(attributes(original))
     addresses = dict(attributes(parts.get(uapi.CTA_TUPLE_IP, memoryview(b""))))
@@ -184,8 +184,8 @@ def client_of(family: Family, flow: Flow) -> tuple[bytes, int] | None:
     return None if address is None or port is None else (bytes(address), int.from_bytes(port, "big"))
 
 
-def hidden_behind(family: Family, flow: Flow) -> bytes | None:
-    """The address, packed, that a flow's client was given in the place of its own; None where it kept that."""
+def masquerade_address(family: Family, flow: Flow) -> bytes | None:
+    """Returns the packed address that replaces the address of a flow's client; None if the client keeps its own."""
     layout, message, length = _LAYOUTS[family], flow.message, family.address_length
     second = len(layout.original) + 4 + 2 * (4 + length) + 4 + 24
     if message[:4] == layout.original and message[second : second + 4] == layout.reply:
@@ -203,8 +203,8 @@ def _address(message: dict[int, memoryview], direction: int, which: int) -> byte
     return bytes(dict(attributes(parts.get(uapi.CTA_TUPLE_IP, memoryview(b"")))).get(which, b""))
 
 
-class Life(NamedTuple):
-    """answered: something came back. left: seconds until the flow is forgotten, if nothing comes. state: TCP_CONNTRACK_…
+class FlowState(NamedTuple):
+    """answered: a packet came back. left: seconds until the flow is dropped, without further packets. state: TCP_CONNTRACK_…
     (linux/netfilter/nf_conntrack_tcp.h); 0 for other protocols."""
 
     answered: bool
@@ -212,14 +212,14 @@ class Life(NamedTuple):
     state: int
 
 
-def life_of(flow: Flow) -> Life:
-    """How a flow is."""
+def state_of_flow(flow: Flow) -> FlowState:
+    """Returns the state of a flow."""
     top = dict(attributes(flow.message))
     status, left = (int.from_bytes(top.get(kind, b""), "big") for kind in (uapi.CTA_STATUS, uapi.CTA_TIMEOUT))
     info = dict(attributes(top.get(uapi.CTA_PROTOINFO, memoryview(b""))))
     tcp = dict(attributes(info.get(uapi.CTA_PROTOINFO_TCP, memoryview(b""))))
     state = int.from_bytes(tcp.get(uapi.CTA_PROTOINFO_TCP_STATE, b""), "big")
-    return Life(bool(status & uapi.IPS_SEEN_REPLY), left, state)
+    return FlowState(bool(status & uapi.IPS_SEEN_REPLY), left, state)
 
 
 def _ipv4_tuple(kind: int, source: tuple[bytes, int], destination: tuple[bytes, int], protocol: int) -> bytes:
@@ -236,7 +236,7 @@ def _ipv4_tuple(kind: int, source: tuple[bytes, int], destination: tuple[bytes, 
 
 
 def _read_unusual(layout: _Layout, message: memoryview, wanted: int = _UDP) -> Flow | None:
-    """The same, attribute by attribute; None for what is of another protocol or in a zone."""
+    """Reads a flow attribute by attribute; returns None for another protocol or a flow in a zone."""
     top = dict(attributes(message))
     if uapi.CTA_ZONE in top or uapi.CTA_TUPLE_ORIG not in top or uapi.CTA_TUPLE_REPLY not in top:
         return None

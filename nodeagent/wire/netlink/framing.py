@@ -1,6 +1,6 @@
 """Netlink framing as bytes: messages and attributes (RFC 3549, linux/netlink.h). Pure.
 
-Everything is in host byte order except what a subsystem says otherwise.
+Everything is in host byte order unless a subsystem says otherwise.
 """
 
 import errno
@@ -22,14 +22,14 @@ T = TypeVar("T")
 
 
 class MalformedMessageError(OSError):
-    """A message lacks what it must say, or says it in too few bytes."""
+    """A message lacks a required part, or has too few bytes for it."""
 
     def __init__(self, reader: str) -> None:
         super().__init__(errno.EBADMSG, f"malformed message ({reader})")
 
 
 def reader(read: Callable[P, T]) -> Callable[P, T]:
-    """The same, but whatever else it fails with is a MalformedMessageError."""
+    """Decorates a parser: turns its other errors into MalformedMessageError."""
 
     @wraps(read)
     def reading(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -59,28 +59,28 @@ class Received(NamedTuple):
 
 
 def packed_message(kind: int, flags: int, seq: int, body: bytes) -> bytes:
-    """A whole message, padded to four bytes."""
+    """Returns a whole message, padded to four bytes."""
     size = HEADER.size + len(body)
     return HEADER.pack(size, kind, flags, seq, 0) + body + b"\0" * (-size % 4)
 
 
 def attribute(kind: int, value: bytes) -> bytes:
-    """One attribute, padded to four bytes."""
+    """Returns one attribute, padded to four bytes."""
     return ATTRIBUTE.pack(len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)
 
 
 def nested(kind: int, *attributes: bytes) -> bytes:
-    """An attribute that holds attributes."""
+    """Returns an attribute that holds attributes."""
     return attribute(kind | NLA_F_NESTED, b"".join(attributes))
 
 
 def string(kind: int, text: str) -> bytes:
-    """A NUL-terminated text attribute."""
+    """Returns a NUL-terminated text attribute."""
     return attribute(kind, text.encode() + b"\0")
 
 
 def attributes(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """(type without flag bits, value) of each attribute; stops quietly at the first malformed one."""
+    """Yields (type without flag bits, value) of each attribute; stops without an error at the first malformed one."""
     offset = 0
     while offset + 4 <= len(data):
         length, kind = ATTRIBUTE.unpack_from(data, offset)
@@ -91,17 +91,17 @@ def attributes(data: memoryview) -> Iterator[tuple[int, memoryview]]:
 
 
 def attribute_map(data: memoryview) -> dict[int, memoryview]:
-    """Attributes by type; of repeated ones the last."""
+    """Returns attributes by type; of repeated ones the last."""
     return dict(attributes(data))
 
 
 def text_of(payload: memoryview) -> str:
-    """The text of a NUL-terminated attribute."""
+    """Returns the text of a NUL-terminated attribute."""
     return bytes(payload).rstrip(b"\0").decode(errors="replace")
 
 
 def messages(datagram: memoryview) -> Iterator[Received]:
-    """Each message in a datagram."""
+    """Yields each message in a datagram."""
     offset = 0
     while offset + HEADER.size <= len(datagram):
         length, kind, flags, seq, _ = HEADER.unpack_from(datagram, offset)

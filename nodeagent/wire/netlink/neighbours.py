@@ -1,4 +1,4 @@
-"""Asks whether a neighbour answers (RTM_GETNEIGH of one address, Linux 5.0), and has the kernel ask it again; pure."""
+"""Reads whether a neighbour answers (RTM_GETNEIGH of one address, Linux 5.0), and makes the kernel probe it; pure."""
 
 import struct
 
@@ -11,24 +11,24 @@ _NEIGHBOUR = struct.Struct("=BxxxiHBB")  # ndmsg: family, interface index, state
 
 
 def look_up_neighbour(address: str, interface: int) -> Request:
-    """What the kernel knows of a neighbour; it answers with ENOENT when nobody has asked for it."""
+    """Returns the request for the state of a neighbour; ENOENT if the kernel has no entry for it."""
     return Request(uapi.RTM_GETNEIGH, 0, _neighbour(address, interface, 0))
 
 
 def use_neighbour(address: str, interface: int) -> Request:
-    """The kernel asks for the neighbour now, as it would for a packet to it (NTF_USE)."""
+    """Returns the request that makes the kernel probe the neighbour now, as for a packet to it (NTF_USE)."""
     return Request(uapi.RTM_NEWNEIGH, NLM_F_CREATE, _neighbour(address, interface, uapi.NTF_USE))
 
 
 @reader
 def read_state(body: memoryview) -> int:
-    """What an RTM_NEWNEIGH message says of the neighbour: NUD_…."""
+    """Returns the neighbour's state, NUD_…, from an RTM_NEWNEIGH message."""
     return int(_NEIGHBOUR.unpack_from(body)[2])
 
 
 @reader
 def read_hardware_address(body: memoryview) -> bytes:
-    """What an RTM_NEWNEIGH message says the neighbour's frames are sent to; empty where that is not known."""
+    """Returns the hardware address of the neighbour from an RTM_NEWNEIGH message; empty if it is not known."""
     return bytes(dict(attributes(body[_NEIGHBOUR.size :])).get(uapi.NDA_LLADDR, b""))
 
 

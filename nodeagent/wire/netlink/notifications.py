@@ -1,4 +1,4 @@
-"""What the kernel tells of its own accord about links, addresses and routes, read on the event loop."""
+"""The kernel's notifications about links, addresses and routes, read on the event loop."""
 
 import asyncio
 import errno
@@ -16,7 +16,7 @@ _DATAGRAMS_AT_A_TIME = 256
 
 
 class Group(IntFlag):
-    """What can be followed; more than one with `|`."""
+    """The groups of notifications, to be combined with `|`."""
 
     LINKS = uapi.RTMGRP_LINK
     IPV4_ADDRESSES = uapi.RTMGRP_IPV4_IFADDR
@@ -27,11 +27,11 @@ class Group(IntFlag):
 
 @contextmanager
 def following(groups: Group, take: Callable[[memoryview], None], lost: Callable[[], None]) -> Iterator[None]:
-    """Inside, `take` gets every datagram of these groups, and `lost` is called when some could not be kept (ENOBUFS)
+    """Inside, `take` gets every datagram of these groups, and `lost` is called if some could not be kept (ENOBUFS)
     or read.
 
     Both are called on the running loop and must not block; a datagram is valid until `take` returns. Raises OSError
-    when the kernel cannot be listened to.
+    if the kernel's notifications cannot be received.
     """
     loop = asyncio.get_running_loop()
     with NetlinkSocket(NETLINK_ROUTE, groups) as source:

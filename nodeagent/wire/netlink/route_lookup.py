@@ -1,4 +1,4 @@
-"""Asks the kernel which way a packet would take (RTM_GETROUTE of one destination), and reads the answer; pure."""
+"""Packs the request for the route of a packet (RTM_GETROUTE of one destination), and reads the answer; pure."""
 
 import struct
 from typing import NamedTuple
@@ -32,9 +32,9 @@ def look_up_route(
     *,
     source_port: int = 0,
 ) -> Request:
-    """The question. interface: by which the packet comes in; 0: the node sends it. port, source_port: 0: not known.
+    """Returns the request. interface: the packet's input interface; 0: the node sends it. port, source_port: 0: not known.
 
-    With an interface the kernel also judges the source, as it does with a packet.
+    With an interface the kernel also checks the source, as it does for a packet.
     """
     packed = pack_address(destination)
     bits = 8 * len(packed)
@@ -56,7 +56,7 @@ def look_up_route(
 
 @reader
 def read_found_route(body: memoryview) -> FoundRoute:
-    """What an answer says."""
+    """Reads the answer."""
     kind = body[7]
     found = {number: bytes(value) for number, value in attributes(body[_ROUTE.size :])}
     gateway = found.get(uapi.RTA_GATEWAY, b"") or found.get(uapi.RTA_VIA, b"")[_VIA_FAMILY_BYTES:]

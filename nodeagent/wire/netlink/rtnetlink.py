@@ -1,4 +1,4 @@
-"""Rtnetlink messages for links, addresses and routes in the table `local`: packing and unpacking, nothing else.
+"""Rtnetlink messages for links, addresses and routes in the table `local`: packs and reads them, nothing else.
 
 Only what the service interface and the node's addresses need (linux/rtnetlink.h, if_link.h, if_addr.h); why not a
 library is in docs/decisions/0020-rtnetlink.md.
@@ -27,21 +27,21 @@ _ADDRESS_LENGTHS = frozenset(family.address_length for family in Family)
 _VIA_FAMILY_BYTES = 2  # before the address of struct rtvia
 _U32 = struct.Struct("=I")
 _PROTOCOL_OVER_LO = 110
-"""Given to nobody (iproute2, etc/iproute2/rt_protos), as the routes over ``lo`` have nothing else by which they are known as ours."""
+"""Assigned to no other program (iproute2, etc/iproute2/rt_protos): the routes over ``lo`` are recognised as ours only by it."""
 _OUR_PROTOCOLS = frozenset({uapi.RTPROT_STATIC, _PROTOCOL_OVER_LO})
 LOOPBACK_INDEX = 1
-"""Of ``lo``, in every network namespace (include/net/flow.h, LOOPBACK_IFINDEX)."""
+"""The index of ``lo`` in every network namespace (include/net/flow.h, LOOPBACK_IFINDEX)."""
 
 
 class Link(NamedTuple):
     """An interface.
 
     kind: ``bridge``, ``dummy``, …; empty for hardware.
-    alias: free text that its creator may have set. master: the index of the bridge whose port it is; 0: of no bridge.
+    alias: free text that its creator may have set. master: the index of the bridge whose port it is; 0: not a port.
     resolves: it uses ARP and neighbour discovery (no IFF_NOARP).
-    generates_addresses: it gets an IPv6 link-local address by itself.
-    carrier: what it leads to is there (IFF_LOWER_UP).
-    mtu: the longest packet that it takes, in bytes; 0 where the kernel does not report it.
+    generates_addresses: it gets an IPv6 link-local address automatically.
+    carrier: the lower layer is up (IFF_LOWER_UP).
+    mtu: the longest packet that it carries, in bytes; 0 if the kernel does not report it.
     """
 
     ifindex: int
@@ -57,7 +57,7 @@ class Link(NamedTuple):
 
 
 class InterfaceAddress(NamedTuple):
-    """An address on an interface, canonical text. as_ours: it has exactly the form that `add_address` gives."""
+    """An address on an interface, canonical text. as_ours: it has exactly the form of `add_address`."""
 
     ifindex: int
     address: str
@@ -66,7 +66,7 @@ class InterfaceAddress(NamedTuple):
 
 
 class LocalRoute(NamedTuple):
-    """One of our routes: to an address, which is local by it, or to an IPv6 range (text with a prefix length).
+    """One of our routes: to an address, which is local because of it, or to an IPv6 range (text with a prefix length).
 
     source: the address that a connection of the node to there gets if its program chose none; empty: the kernel's choice.
     """
@@ -76,22 +76,22 @@ class LocalRoute(NamedTuple):
 
 
 def get_link(name: str) -> Request:
-    """Asks for one interface."""
+    """Returns the request for one interface."""
     return Request(uapi.RTM_GETLINK, 0, _LINK.pack(0, 0, 0, 0, 0) + string(uapi.IFLA_IFNAME, name))
 
 
 def get_links() -> Request:
-    """A dump of all interfaces."""
+    """Returns the request for a dump of all interfaces."""
     return Request(uapi.RTM_GETLINK, 0, _LINK.pack(0, 0, 0, 0, 0))
 
 
 def get_ports(index: int) -> Request:
-    """A dump of the interfaces that are ports of one (filtered by the kernel from 4.3 on, else of all)."""
+    """Returns the request for a dump of the ports of an interface (filtered by the kernel from 4.3 on, else all interfaces)."""
     return Request(uapi.RTM_GETLINK, 0, _LINK.pack(0, 0, 0, 0, 0) + attribute(uapi.IFLA_MASTER, _U32.pack(index)))
 
 
 def create_link(name: str, kind: str) -> Request:
-    """A new interface, down. A bridge is made without multicast snooping, so that it never sends a query."""
+    """Returns the request to create an interface, down. A bridge has no multicast snooping, so that it never sends a query."""
     info = [attribute(uapi.IFLA_INFO_KIND, kind.encode())]
     if kind == "bridge":
         info.append(nested(uapi.IFLA_INFO_DATA, attribute(uapi.IFLA_BR_MCAST_SNOOPING, b"\0")))
@@ -100,12 +100,12 @@ def create_link(name: str, kind: str) -> Request:
 
 
 def set_alias(index: int, alias: str) -> Request:
-    """`ip link set … alias …`. The kernel does not take one when an interface is made."""
+    """`ip link set … alias …`. The kernel does not accept an alias when an interface is created."""
     return Request(uapi.RTM_NEWLINK, 0, _LINK.pack(0, 0, index, 0, 0) + attribute(uapi.IFLA_IFALIAS, alias.encode()))
 
 
 def stop_address_generation(index: int) -> Request:
-    """No IPv6 link-local address appears by itself when the interface goes up. Fails where IPv6 is missing."""
+    """Returns the request to add no IPv6 link-local address when the interface goes up. Fails without IPv6."""
     mode = nested(socket.AF_INET6, attribute(uapi.IFLA_INET6_ADDR_GEN_MODE, bytes([uapi.IN6_ADDR_GEN_MODE_NONE])))
     return Request(uapi.RTM_NEWLINK, 0, _LINK.pack(0, 0, index, 0, 0) + nested(uapi.IFLA_AF_SPEC, mode))
 
@@ -113,7 +113,7 @@ def stop_address_generation(index: int) -> Request:
 def set_link_up(index: int) -> Request:
     """`ip link set … up arp off`.
 
-    Nothing behind the interface is ever resolved, and with resolution each IPv6 address joins a multicast group:
+    No address behind the interface is ever resolved, and with resolution each IPv6 address joins a multicast group:
     adding 4,096 takes 5 s, against 0.3 s without (kernel 6.18). A dummy is like this from the start.
     """
     flags = uapi.IFF_UP | uapi.IFF_NOARP
@@ -121,26 +121,26 @@ def set_link_up(index: int) -> Request:
 
 
 def delete_link(index: int) -> Request:
-    """Deletes an interface together with its addresses and routes."""
+    """Returns the request to delete an interface together with its addresses and routes."""
     return Request(uapi.RTM_DELLINK, 0, _LINK.pack(0, 0, index, 0, 0))
 
 
 def get_addresses(index: int = 0) -> Request:
-    """A dump of the addresses of both families, of one interface where the kernel filters (>= 4.20), else of all."""
+    """Returns the request for a dump of the addresses of both families, of one interface if the kernel filters (>= 4.20), else of all."""
     return Request(uapi.RTM_GETADDR, 0, _ADDRESS.pack(0, 0, 0, 0, index))
 
 
 def add_address(address: str, index: int) -> Request:
-    """Adds a host address that is never chosen as the source of traffic to elsewhere.
+    """Returns the request to add a host address that is never chosen as the source of traffic to elsewhere.
 
-    IPv4: scope host, which source selection for other destinations passes over. IPv6: deprecated (preferred lifetime
+    IPv4: scope host, which source selection for other destinations skips. IPv6: deprecated (preferred lifetime
     zero, RFC 6724 rule 3), no duplicate address detection, no prefix route.
     """
     return Request(uapi.RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, _address(address, index))
 
 
 def delete_address(address: str, index: int, prefix_length: int | None = None) -> Request:
-    """Removes an address; `prefix_length` None: a host address."""
+    """Returns the request to delete an address; `prefix_length` None: a host address."""
     packed = pack_address(address)
     length = len(packed) * 8 if prefix_length is None else prefix_length
     body = _ADDRESS.pack(family_of(address).socket_family, length, 0, 0, index) + attribute(uapi.IFA_LOCAL, packed)
@@ -148,41 +148,43 @@ def delete_address(address: str, index: int, prefix_length: int | None = None) -
 
 
 def get_routes(family: Family) -> Request:
-    """A dump of the routes of all tables."""
+    """Returns the request for a dump of the routes of all tables."""
     return Request(uapi.RTM_GETROUTE, 0, _ROUTE.pack(family.socket_family, 0, 0, 0, 0, 0, 0, 0, 0))
 
 
 def get_route_to(address: str) -> Request:
-    """The route that a packet of this node to the address takes; the kernel answers with an error when no route leads there."""
+    """Returns the request for the route of a packet of this node to the address; an error if no route leads there."""
     packed = pack_address(address)
     head = _ROUTE.pack(family_of(address).socket_family, len(packed) * 8, 0, 0, 0, 0, 0, 0, 0)
     return Request(uapi.RTM_GETROUTE, 0, head + attribute(uapi.RTA_DST, packed))
 
 
 def get_local_routes(family: Family, index: int | None = None) -> Request:
-    """A dump of the static local routes over one interface or all (filtered by the kernel from 4.20 on, else everything)."""
+    """Returns the request for a dump of the static local routes over one interface or all (filtered by the kernel from 4.20 on, else
+    everything)."""
     return _get_local_routes(family, uapi.RTPROT_STATIC, index)
 
 
 def get_range_routes(index: int) -> Request:
-    """A dump of the static IPv6 routes to ranges, in the table `local`, over one interface (filtered as `get_local_routes`)."""
+    """Returns the request for a dump of the static IPv6 routes to ranges, in the table `local`, over one interface (filtered as
+    `get_local_routes`)."""
     return _get_local_routes(Family.IPV6, uapi.RTPROT_STATIC, index, uapi.RTN_UNICAST)
 
 
 def add_local_route(address: str, index: int, source: str = "") -> Request:
     """`ip route append local ADDRESS dev … table local proto static src SOURCE`: local without being on the interface. A range (text
-    with a prefix length) gets a route of type `unicast`. The kernel takes no source that is not an address of the node.
+    with a prefix length) gets a route of type `unicast`. The kernel accepts only an address of the node as source.
 
-    Appended, so that it comes into being although another interface has the address too (kube-ipvs0, say); twice on
+    Appended, so that it is added even if another interface has the address too (kube-ipvs0, say); twice on
     the same interface is EEXIST.
     """
     return Request(uapi.RTM_NEWROUTE, NLM_F_CREATE | NLM_F_APPEND, _route(address, index, source=source))
 
 
 def replace_ipv6_route(address: str, index: int, source: str) -> Request:
-    """The same for a route that is there, in its place: gives it another source, or none.
+    """Returns the request to replace an existing route: it gets another source, or none.
 
-    Of several routes to the same the kernel takes the first with this metric, that of routes which programs add
+    Of several routes to the same destination the kernel replaces the first with this metric, that of routes which programs add
     (net/ipv6/ip6_fib.c, fib6_add_rt2node).
     """
     return Request(uapi.RTM_NEWROUTE, NLM_F_REPLACE, _route(address, index, source=source))
@@ -194,7 +196,7 @@ def delete_local_route(address: str, index: int) -> Request:
 
 
 def get_routes_over_lo() -> Request:
-    """A dump of our local IPv4 routes over ``lo`` (filtered by the kernel from 4.20 on, else everything)."""
+    """Returns the request for a dump of our local IPv4 routes over ``lo`` (filtered by the kernel from 4.20 on, else everything)."""
     return _get_local_routes(Family.IPV4, _PROTOCOL_OVER_LO, LOOPBACK_INDEX)
 
 
@@ -219,7 +221,7 @@ def delete_route_over_lo(address: str, source: str = "") -> Request:
 
 @reader
 def read_link(body: memoryview) -> Link:
-    """What an RTM_NEWLINK message says."""
+    """Reads an RTM_NEWLINK message."""
     _, _, index, flags, _ = _LINK.unpack_from(body)
     name = kind = alias = ""
     generates = False
@@ -243,7 +245,7 @@ def read_link(body: memoryview) -> Link:
 
 @reader
 def read_address(body: memoryview) -> InterfaceAddress | None:
-    """What an RTM_NEWADDR or RTM_DELADDR message says; None for an address family other than the two."""
+    """Reads an RTM_NEWADDR or RTM_DELADDR message; returns None for an address family other than the two."""
     family, prefix_length, _, scope, index = _ADDRESS.unpack_from(body)
     if family not in {socket.AF_INET, socket.AF_INET6}:
         return None
@@ -263,10 +265,10 @@ def read_address(body: memoryview) -> InterfaceAddress | None:
 
 @reader
 def reaches_others(body: memoryview) -> bool:
-    """Whether the address of an RTM_NEWADDR message is used for traffic to elsewhere, and so nothing that a proxy put there:
-    an IPv4 one of scope host, or an IPv6 one that is deprecated and stands alone (/128).
+    """Returns whether the address of an RTM_NEWADDR message is used for traffic to elsewhere. Addresses that a proxy adds are not:
+    IPv4 ones of scope host, and IPv6 ones that are deprecated and alone (/128).
 
-    Others are deprecated while their time runs out, and are reached as before.
+    Other deprecated addresses are still reached until their lifetime ends.
     """
     family, prefix_length, flags, scope, _ = _ADDRESS.unpack_from(body)
     alone = family == socket.AF_INET6 and prefix_length == _IPV6_BITS
@@ -275,38 +277,38 @@ def reaches_others(body: memoryview) -> bool:
 
 @reader
 def may_be_source(body: memoryview) -> bool:
-    """Whether the address of an RTM_NEWADDR message may be the source of packets to elsewhere, and is usable already."""
+    """Returns whether the address of an RTM_NEWADDR message may be the source of packets to elsewhere, and is usable already."""
     _, _, flags, scope, _ = _ADDRESS.unpack_from(body)
     return scope < uapi.RT_SCOPE_LINK and not flags & (uapi.IFA_F_TENTATIVE | uapi.IFA_F_DADFAILED)
 
 
 @reader
 def is_default_route(body: memoryview) -> bool:
-    """Whether a route is one to everywhere that no better one leads to; said of nearly no route of a node that learns many."""
+    """Returns whether a route is a default route. Cheap, and False for nearly all routes of a node that learns many."""
     return bool(body[1] == 0 and body[7] == uapi.RTN_UNICAST and not _ROUTE.unpack_from(body)[8] & uapi.RTM_F_CLONED)
 
 
 @reader
 def may_be_local_route(body: memoryview) -> bool:
-    """Whether `read_local_route` is worth its time: said of nearly no route of a node that learns many."""
+    """Returns whether `read_local_route` is worth its time. Cheap, and False for nearly all routes of a node that learns many."""
     return bool(body[5] in _OUR_PROTOCOLS and (body[7] == uapi.RTN_LOCAL or body[4] == uapi.RT_TABLE_LOCAL))
 
 
 @reader
 def leads_here(body: memoryview) -> bool:
-    """Whether a route is one to this node itself."""
+    """Returns whether a route is one to this node itself."""
     return bool(_ROUTE.unpack_from(body)[7] == uapi.RTN_LOCAL)
 
 
 @reader
 def read_local_route(body: memoryview, index: int | None) -> LocalRoute | None:
-    """One of our routes over interface `index` (None: over any); None for any other route."""
+    """Returns one of our routes over interface `index` (None: over any); None for any other route."""
     return _local_route(body, index, uapi.RTPROT_STATIC)
 
 
 @reader
 def read_route_over_lo(body: memoryview) -> LocalRoute | None:
-    """One of our routes over ``lo``; None for any other route."""
+    """Returns one of our routes over ``lo``; None for any other route."""
     return _local_route(body, LOOPBACK_INDEX, _PROTOCOL_OVER_LO)
 
 
@@ -333,7 +335,7 @@ _source_text = lru_cache(maxsize=16)(unpack_address)  # thousands of routes have
 
 @reader
 def read_host_route(body: memoryview) -> str | None:
-    """The one address that a route of any creator delivers to this host; None for any other route."""
+    """Returns the one address that a route of any creator delivers to this host; None for any other route."""
     family, length, _, _, _, _, _, kind, _ = _ROUTE.unpack_from(body)
     if kind != uapi.RTN_LOCAL or family not in {socket.AF_INET, socket.AF_INET6}:
         return None
@@ -343,7 +345,7 @@ def read_host_route(body: memoryview) -> str | None:
 
 @reader
 def gateways_of(body: memoryview) -> tuple[bytes, ...]:
-    """The packed addresses that an RTM_NEWROUTE message sends packets through: its own, via another family, or several."""
+    """Returns the packed addresses of the gateways in an RTM_NEWROUTE message: its own one, one of another family, or several."""
     _, _, _, _, _, _, _, kind, flags = _ROUTE.unpack_from(body)
     if kind != uapi.RTN_UNICAST or flags & uapi.RTM_F_CLONED:
         return ()
@@ -395,6 +397,6 @@ def _route(destination: str, index: int, protocol: int = uapi.RTPROT_STATIC, sou
 
 @lru_cache(maxsize=16)
 def _way(index: int, source: str) -> bytes:
-    """What thousands of routes have in common."""
+    """Returns the part that thousands of routes have in common."""
     chosen = attribute(uapi.RTA_PREFSRC, pack_address(source)) if source else b""
     return attribute(uapi.RTA_OIF, _U32.pack(index)) + chosen

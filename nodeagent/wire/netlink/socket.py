@@ -1,4 +1,4 @@
-"""The netlink socket: requests in batches, questions, dumps, and what the kernel tells by itself.
+"""The netlink socket: batches of requests, single requests, dumps, and the kernel's notifications.
 
 It blocks: callers on the event loop use it in a worker thread. It belongs to the network namespace of the thread that
 opens it, and is closed on exec.
@@ -36,7 +36,7 @@ from nodeagent.wire.netlink.uapi.netlink import (
 T = TypeVar("T")
 
 REPLY_SECONDS = 60.0
-"""No request takes the kernel so long; a longer silence is a lost answer."""
+"""No request takes the kernel so long; a longer silence means that the answer was lost."""
 _ERRNO = struct.Struct("=i")
 _OFFSET = struct.Struct("=I")
 _LARGEST_CODE = (
@@ -60,11 +60,11 @@ class Failure(NamedTuple):
 
 
 class DumpInterruptedError(OSError):
-    """The dumped objects changed meanwhile: what was read may lack some of them. Read again."""
+    """The dumped objects changed meanwhile: the dump may lack some of them. Read again."""
 
 
 def read_consistently(read: Callable[[], T], attempts: int = 10) -> T:
-    """What `read` returns, repeated with growing pauses while it raises DumpInterruptedError, at last raising it."""
+    """Returns the result of `read`; repeats it with growing pauses while it raises DumpInterruptedError, and raises that at last."""
     pause = _FIRST_PAUSE_SECONDS
     for _ in range(attempts - 1):
         try:
@@ -79,7 +79,7 @@ class NetlinkSocket:
     """A netlink socket of one protocol (NETLINK_ROUTE, …). Not for use by two threads at a time.
 
     groups: multicast groups to join; such a socket is read with `receive_now` and does not block.
-    All methods raise TimeoutError, an OSError, when the kernel does not answer within a minute.
+    All methods raise TimeoutError, an OSError, if the kernel does not answer within a minute.
     """
 
     def __init__(self, protocol: int, groups: int = 0) -> None:
@@ -104,11 +104,11 @@ class NetlinkSocket:
         self.close()
 
     def close(self) -> None:
-        """Closing twice does nothing."""
+        """Closes the socket; a second call does nothing."""
         self._socket.close()
 
     def fileno(self) -> int:
-        """The file descriptor, negative once closed."""
+        """Returns the file descriptor, negative once closed."""
         return self._socket.fileno()
 
     @property
@@ -117,11 +117,11 @@ class NetlinkSocket:
         return int(self._socket.getsockname()[0])
 
     def enlarge_receive_buffer(self, size: int) -> None:
-        """So many bytes of answers may wait; without CAP_NET_ADMIN as many of them as net.core.rmem_max allows."""
+        """Makes room for so many bytes of answers; without CAP_NET_ADMIN at most as many as net.core.rmem_max allows."""
         self._enlarge(SO_RCVBUFFORCE, socket.SO_RCVBUF, size)
 
     def enlarge_send_buffer(self, size: int) -> None:
-        """Datagrams of so many bytes fit; without CAP_NET_ADMIN as many of them as net.core.wmem_max allows."""
+        """Makes room for datagrams of so many bytes; without CAP_NET_ADMIN at most as many as net.core.wmem_max allows."""
         self._enlarge(SO_SNDBUFFORCE, socket.SO_SNDBUF, size)
 
     def _enlarge(self, force: int, plain: int, size: int) -> None:
@@ -131,11 +131,11 @@ class NetlinkSocket:
             self._socket.setsockopt(socket.SOL_SOCKET, plain, size)
 
     def perform(self, requests: Iterable[Request]) -> list[Failure]:
-        """Performs all requests in order and returns those that failed; one failing does not stop the others.
+        """Performs all requests in order and returns those that failed; a failure does not stop the others.
 
         The requests are taken from the iterable a batch at a time, so thousands need not exist at once.
 
-        Raises OSError when the socket itself fails (the outcome is then unknown: read back).
+        Raises OSError if the socket itself fails (the outcome is then unknown: read back).
         """
         failures: list[Failure] = []
         remaining = iter(requests)
@@ -161,9 +161,9 @@ class NetlinkSocket:
                 yield Failure(position + answer.seq - first, code, _error_text(code, answer))
 
     def ask(self, request: Request) -> memoryview:
-        """The body of the one message that answers a request; valid until the socket's next use.
+        """Returns the body of the one message that answers a request; valid until the socket's next use.
 
-        Raises OSError when the kernel refuses (ENODEV, ENOENT, …).
+        Raises OSError if the kernel refuses (ENODEV, ENOENT, …).
         """
         seq = self._send_request(request, 0)
         while True:
@@ -176,18 +176,18 @@ class NetlinkSocket:
                 return received.body
 
     def dump(self, request: Request) -> Iterator[memoryview]:
-        """The bodies of all messages a dump request yields; each is valid until the next step.
+        """Yields the bodies of all messages that answer a dump request; each is valid until the next step.
 
-        Raises OSError when the kernel refuses, DumpInterruptedError at the end of an inconsistent dump.
+        Raises OSError if the kernel refuses, DumpInterruptedError at the end of an inconsistent dump.
         """
         return self._answers(request, NLM_F_DUMP)
 
     def fetch(self, request: Request) -> Iterator[memoryview]:
-        """As `dump`, of a request that names what it wants: a message for each, and an acknowledgement at the end."""
+        """Like `dump`, for a request that names objects: yields a message for each, and an acknowledgement ends it."""
         return self._answers(request, NLM_F_ACK)
 
     def _answers(self, request: Request, flags: int) -> Iterator[memoryview]:
-        """An interrupted dump goes on to its end first: the kernel refuses another one before that (EBUSY)."""
+        """Yields the answers. Reads an interrupted dump to its end: before that, the kernel refuses another one (EBUSY)."""
         seq = self._send_request(request, flags)
         interrupted = ended = False
         try:
@@ -207,7 +207,7 @@ class NetlinkSocket:
                 self.drain()
 
     def dump_datagrams(self, request: Request) -> Iterator[memoryview]:
-        """As `dump`, but whole datagrams, the control messages among them, for readers that parse in bulk."""
+        """Like `dump`, but yields whole datagrams, including control messages, for readers that parse in bulk."""
         seq = self._send_request(request, NLM_F_DUMP)
         interrupted = False
         end: Received | None = None
@@ -228,10 +228,10 @@ class NetlinkSocket:
             raise _interruption()
 
     def confirmed(self, request: Request, start: int, expected: Iterable[tuple[bytes, bytes]], *, exact: bool) -> int:
-        """How many objects that a request names, from the first on, are answered as expected.
+        """Returns how many of the objects that a request names, counted from the first, are answered as expected.
 
-        expected: what stands at `start` of each answer, and with what it ends; exact: it ends with the former.
-        Raises OSError when the kernel could not answer.
+        expected: (the bytes at `start` of each answer, its last bytes); exact: nothing is between these.
+        Raises OSError if the kernel could not answer.
         """
         count = 0
         self._send_request(request, NLM_F_ACK)
@@ -250,7 +250,7 @@ class NetlinkSocket:
         return count
 
     def reserve(self, count: int) -> int:
-        """The first of so many sequence numbers, for the caller's own messages."""
+        """Returns the first of so many sequence numbers, for the caller's own messages."""
         first = self._sequence + 1
         if first + count > _SEQUENCE_NUMBERS:
             first = 1
@@ -258,18 +258,18 @@ class NetlinkSocket:
         return first
 
     def send(self, data: bytes) -> None:
-        """One datagram, in which are whole messages. The kernel has handled them all when this returns."""
+        """Sends one datagram of whole messages. The kernel has handled them all when this returns."""
         self._socket.sendall(data)
 
     def receive(self) -> memoryview:
-        """The next datagram; valid until the socket's next use."""
+        """Returns the next datagram; valid until the socket's next use."""
         size = self._socket.recv_into(self._buffer)
         return self._view[:size]
 
     def receive_now(self) -> memoryview | None:
-        """The next datagram of a socket with groups, or None when nothing was received; valid until the next use.
+        """Returns the next datagram of a socket with groups, or None if nothing was received; valid until the next use.
 
-        Raises OSError with ENOBUFS when notifications were lost.
+        Raises OSError with ENOBUFS if notifications were lost.
         """
         try:
             return self.receive()
@@ -277,10 +277,10 @@ class NetlinkSocket:
             return None
 
     def acknowledgements(self, first: int, last: int, *, echoes: bool = False) -> Iterator[Received]:
-        """Failures, and what else is acknowledged, of messages with these sequence numbers, up to that of the last.
+        """Yields failures and acknowledgements of messages with these sequence numbers, up to that of the last.
 
-        echoes: also the kernel's echoes (NLM_F_ECHO), each valid until the next step. Its sequence number may be 0: the
-        kernel (6.18) forgets that of an element's deletion.
+        echoes: also the kernel's echoes (NLM_F_ECHO), each valid until the next step. Their sequence number may be 0: the
+        kernel (6.18) loses that of an element's deletion.
         """
         ended = False
         try:
@@ -301,7 +301,7 @@ class NetlinkSocket:
                 self.drain()
 
     def drain(self) -> None:
-        """Receive what is left of answers that nobody wants: a dump goes on only as it is received."""
+        """Receives and drops the rest of answers that are not needed: a dump continues only as it is received."""
         if self._socket.fileno() < 0:
             return
         self._socket.settimeout(0)
@@ -320,19 +320,19 @@ class NetlinkSocket:
 
 
 def errno_of(answer: Received) -> int:
-    """Why an NLMSG_ERROR (or NLMSG_DONE) says that it failed; 0 for success (struct nlmsgerr)."""
+    """Returns the error in an NLMSG_ERROR (or NLMSG_DONE); 0 for success (struct nlmsgerr)."""
     code = -int(_ERRNO.unpack_from(answer.body)[0]) if len(answer.body) >= _ERRNO.size else 0
     return code if code <= _LARGEST_CODE else errno.EBADMSG
 
 
 def offset_at_fault(answer: Received) -> int | None:
-    """At which byte of the refused message the kernel saw the fault, where it says so."""
+    """Returns the byte of the refused message at which the kernel found the fault, if it reports that."""
     found = _extended(answer).get(NLMSGERR_ATTR_OFFS)
     return None if found is None or len(found) != _OFFSET.size else int(_OFFSET.unpack(found)[0])
 
 
 def _extended(answer: Received) -> dict[int, memoryview]:
-    """What the kernel adds to an error: attributes behind the errno and the refused message's header."""
+    """Returns the kernel's additions to an error: attributes after the errno and the refused message's header."""
     return attribute_map(answer.body[_ERRNO.size + HEADER.size :]) if answer.flags & NLM_F_ACK_TLVS else {}
 
 

@@ -1,1 +1,1 @@
-"""YAML as people write it: read once, with the line of everything, so that a complaint can say where."""
+"""YAML as people write it: read once, with the line of every value, so that an error message can name it."""

@@ -21,7 +21,7 @@ MAX_DEPTH = 100
 MAX_BROKEN = 20
 MAX_REPEATED = 100_000
 """Values of one document that aliases stand for, those within others counted again. Nobody writes so many by hand, and a
-few hundred bytes can mean more of them than there is memory for."""
+few hundred bytes can mean more of them than fit in memory."""
 
 _SEPARATOR = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
@@ -29,7 +29,7 @@ _INT = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)", 
 _FLOAT = re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 _LONGEST_NUMBER = 64
 _LOOKED_AT = 4096
-"""Characters; longer text is no number that anybody meant, and reading it takes long."""
+"""Characters; longer text is not a number that anybody meant, and reading it takes long."""
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _TRUE = frozenset(spelled for word in ("true", "yes", "on") for spelled in (word, word.capitalize(), word.upper()))
 _FALSE = frozenset(spelled for word in ("false", "no", "off") for spelled in (word, word.capitalize(), word.upper()))
@@ -54,7 +54,7 @@ class YamlTree(Struct, frozen=True):
     above: int
 
     def line(self, mark: yaml.Mark) -> int:
-        """Where a mark of the tree is, from 1."""
+        """Returns the line, from 1, of a mark of the tree."""
         return int(self.above + mark.line + 1)
 
 
@@ -66,7 +66,8 @@ class YamlDocument(Struct, frozen=True):
     above: int
 
     def line_of(self, path: str) -> int:
-        """The line (from 1) of what `path` (msgspec's spelling: ``$.spec.ports[0].port``) names, or its closest parent."""
+        """Returns the line (from 1) of what `path` (msgspec's spelling: ``$.spec.ports[0].port``) names, or its closest
+        parent."""
         node, line = self.node, self.node.start_mark.line
         for field, index in _STEP.findall(path):
             if field and isinstance(node, yaml.MappingNode):
@@ -83,7 +84,7 @@ class YamlDocument(Struct, frozen=True):
 
 
 def documents(text: str, *, above: int = 0, last_wins: bool = False) -> Iterator[YamlDocument | YamlFault]:
-    """The documents of a stream, in order. After a broken one, reading goes on at the next ``---``.
+    """Yields the documents of a stream, in order. After a broken one, reading continues at the next ``---``.
 
     above: lines of the file that come before `text`. last_wins: a key may appear twice, the last one counts.
     """
@@ -101,9 +102,9 @@ def _built(tree: YamlTree, *, last_wins: bool) -> YamlDocument | YamlFault:
 
 
 def trees(text: str, *, above: int = 0) -> Iterator[YamlTree | YamlFault]:
-    """The documents of a stream as nodes, in order. After a broken one, reading goes on at the next ``---``.
+    """Yields the documents of a stream as nodes, in order. After a broken one, reading continues at the next ``---``.
 
-    A line of a document's content can not begin with ``---`` (YAML 1.1, c-forbidden), so that is a safe place.
+    A line of a document's content cannot begin with ``---`` (YAML 1.1, c-forbidden), so that is a safe place.
     above: lines of the file that come before `text`.
     """
     start: int | None = 0
@@ -119,7 +120,7 @@ def trees(text: str, *, above: int = 0) -> Iterator[YamlTree | YamlFault]:
 
 
 def _trees(text: str, above: int) -> Generator[YamlTree | YamlFault, None, int | None]:
-    """The documents up to the end or to a syntax error, whose line (from 0) is returned then.
+    """Yields the documents up to the end or to a syntax error; returns the line of the error (from 0).
 
     above: lines of the file before `text`.
     """
@@ -148,7 +149,7 @@ def _trees(text: str, above: int) -> Generator[YamlTree | YamlFault, None, int |
 
 
 def _separator_after(text: str, start: int, line: int) -> int | None:
-    """Offset of the first ``---`` after offset `start` that is not above `line` (from 0); None when no separator follows."""
+    """Returns the offset of the first ``---`` after offset `start` that is not above `line` (from 0); None without a separator."""
     beginning = 0
     for _ in range(line):
         beginning = text.find("\n", beginning) + 1 or len(text)
@@ -161,7 +162,7 @@ def _one_line(text: str) -> str:
 
 
 class UnreadableNode(Exception):
-    """A node that means nothing here. line: from 0, within its tree."""
+    """A node that is not valid here. line: from 0, within its tree."""
 
     def __init__(self, node: yaml.Node, reason: str) -> None:
         super().__init__(reason)
@@ -180,13 +181,13 @@ class _Loader(yaml.CSafeLoader):
         return _TAG + ("map" if kind is yaml.MappingNode else "seq")
 
     def descend_resolver(self, _node: yaml.Node | None, _index: object) -> None:
-        """Called on the way into every node. The C composer recurses without a limit of its own and would crash."""
+        """Called before every node is read. The C composer recurses without a limit of its own and would crash."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise yaml.composer.ComposerError(None, None, "nested too deeply", None)
 
     def ascend_resolver(self) -> None:
-        """Called on the way out of every node."""
+        """Called after every node was read."""
         self.depth -= 1
 
 
@@ -207,14 +208,14 @@ class _Builder:
             return scalar(node)
         known = self._collections.get(node)
         if known is not None:
-            return self._again(node, *known)
+            return self._alias_value(node, *known)
         before = self._values
         built = self._mapping(node) if isinstance(node, yaml.MappingNode) else self._sequence(node)
         self._collections[node] = built, self._values - before
         return built
 
-    def _again(self, node: yaml.Node, built: Value, values: int) -> Value:
-        """What an alias stands for, which has so many values in it."""
+    def _alias_value(self, node: yaml.Node, built: Value, values: int) -> Value:
+        """Returns the value of an alias, and counts its `values`."""
         self._values += values
         self._repeated += values + 1
         if self._repeated > MAX_REPEATED:
@@ -243,7 +244,7 @@ class _Builder:
         return {key: value for key, value in {**merged, **entries}.items() if value is not None}
 
     def _merged(self, node: yaml.Node) -> dict[str, Value]:
-        """What ``<<:`` brings in: of several mappings the earlier ones win."""
+        """Returns the content of ``<<:``: of several mappings the earlier ones have precedence."""
         value = self.value(node)
         mappings = value if isinstance(value, list) else [value]
         merged: dict[str, Value] = {}
@@ -255,7 +256,7 @@ class _Builder:
 
 
 def scalar(node: yaml.ScalarNode) -> bool | int | float | str | None:
-    """What a scalar of a tree means. Raises UnreadableNode for a tag that is not known."""
+    """Returns the value of a scalar of a tree. Raises UnreadableNode for a tag that is not known."""
     if node.tag == _PLAIN:
         return plain_scalar(node.value)
     try:
@@ -265,7 +266,7 @@ def scalar(node: yaml.ScalarNode) -> bool | int | float | str | None:
 
 
 def tagged_scalar(tag: str, text: str) -> bool | int | float | str | None:
-    """What text with an explicit tag means. Raises ValueError for a tag that is not known, or contradicts the text."""
+    """Returns the value of text with an explicit tag. Raises ValueError for a tag that is not known, or contradicts the text."""
     if tag == _STR:
         return text
     types = _TYPED.get(tag)
@@ -278,7 +279,7 @@ def tagged_scalar(tag: str, text: str) -> bool | int | float | str | None:
 
 
 def plain_scalar(text: str) -> bool | int | float | str | None:
-    """What an unquoted scalar means."""
+    """Returns the value of an unquoted scalar."""
     return text if len(text) > _LONGEST_NUMBER else _short_scalar(text)
 
 
@@ -296,13 +297,13 @@ def _short_scalar(text: str) -> bool | int | float | str | None:
 
 
 def is_long_number(text: str) -> bool:
-    """Whether unquoted text is taken for text only because no number of so many digits is read: its beginning decides."""
+    """Returns whether unquoted text is treated as text only because numbers of so many digits are not read: its beginning decides."""
     digits = text[:_LOOKED_AT]
     return len(text) > _LONGEST_NUMBER and bool(_INT.fullmatch(digits) or _FLOAT.fullmatch(digits))
 
 
 def _integer(text: str) -> int | str:
-    """A number in base 2, 8 (``017`` or ``0o17``), 10 or 16; text when a digit does not fit the base."""
+    """Returns a number in base 2, 8 (``017`` or ``0o17``), 10 or 16; the text itself if a digit does not fit the base."""
     digits = text.replace("_", "").lstrip("+-")
     octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
     try:

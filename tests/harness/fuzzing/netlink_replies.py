@@ -19,7 +19,7 @@ from nodeagent.proxy.dataplane.program.program import build_program
 from nodeagent.proxy.dataplane.program.schema import TABLE, set_specs
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.bridges import families_filtered, look_up_port, read_port, sends_back
-from nodeagent.wire.netlink.conntrack import create_flow, delete_flow, hidden_behind, read_flows
+from nodeagent.wire.netlink.conntrack import create_flow, delete_flow, masquerade_address, read_flows
 from nodeagent.wire.netlink.framing import Request, attribute, nested, packed_message, string
 from nodeagent.wire.netlink.neighbours import read_hardware_address
 from nodeagent.wire.netlink.nf_tables.batch import entry_at
@@ -104,7 +104,7 @@ def _check_flows(data: bytes) -> None:
     for family in Family:
         for flow in read_flows(family, memoryview(data)):
             delete_flow(family, flow)
-            hidden_behind(family, flow)
+            masquerade_address(family, flow)
 
 
 def _ruleset() -> Iterator[bytes]:

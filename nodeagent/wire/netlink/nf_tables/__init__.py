@@ -1,1 +1,1 @@
-"""What nf_tables understands, as values and bytes: rules' expressions, and the objects of a ruleset. Pure."""
+"""Objects of nf_tables as values and bytes: rules' expressions, and the objects of a ruleset. Pure."""

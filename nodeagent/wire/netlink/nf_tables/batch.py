@@ -17,17 +17,17 @@ _LISTS = frozenset({NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_RULE_EXPRESSIONS})
 
 
 def request(kind: int, family: int, body: bytes = b"") -> Request:
-    """A question about the ruleset, outside of any batch."""
+    """Returns a request about the ruleset, outside of any batch."""
     return Request(message_type(NFNL_SUBSYS_NFTABLES, kind), 0, genmsg(family) + body)
 
 
 def pack_batch(
     family: int, operations: Iterable[tuple[int, int, bytes]], first_seq: int, generation: int | None = None
 ) -> bytes:
-    """Operations (kind, NLM_F_* flags, body) as one datagram; the last one asks for an acknowledgement.
+    """Returns operations (kind, NLM_F_* flags, body) as one datagram; the last one requests an acknowledgement.
 
-    Operation i has sequence number first_seq + 1 + i; first_seq is the batch's own, and the last one of all is its end's.
-    generation: the kernel takes the batch only while the ruleset is of this one.
+    Operation i has sequence number first_seq + 1 + i; first_seq is that of the batch's begin, and the highest one that of its end.
+    generation: the kernel accepts the batch only while the ruleset has this one.
     """
     met = b"" if generation is None else u32(NFNL_BATCH_GENID, generation)
     about_subsystem = genmsg(0, NFNL_SUBSYS_NFTABLES)
@@ -38,7 +38,7 @@ def pack_batch(
     for index, (kind, flags, body) in enumerate(items):
         wanted = flags | NLM_F_REQUEST | (NLM_F_ACK if index == last else 0)
         kind_there = message_type(NFNL_SUBSYS_NFTABLES, kind)
-        # Joined once: what programs a whole node is many megabytes, and each copy of it counts at the peak.
+        # Joined once: a program for a whole node has many megabytes, and each copy of it counts at the peak.
         size = HEADER.size + len(header) + len(body)
         head = HEADER.pack(size, kind_there, wanted, first_seq + 1 + index, 0)
         parts += (head, header, body, b"\0" * (-size % 4))
@@ -47,7 +47,7 @@ def pack_batch(
 
 
 def entry_at(body: bytes, offset: int) -> int | None:
-    """Which entry of an operation's list, of elements or expressions, an offset into its message falls into.
+    """Returns the index of the element or expression, in an operation's list, that contains an offset of its message.
 
     An interval of a lone field is two entries.
     """

@@ -1,4 +1,4 @@
-"""Whether the kernel holds the expression that was given to it: it adds defaults, and numbers registers again (pure)."""
+"""Compares an expression in the kernel with the one that was sent: the kernel adds defaults, and renumbers registers (pure)."""
 
 import sys
 
@@ -17,7 +17,7 @@ BROAD_REGISTERS = {
 
 
 def covers(held: bytes, wanted: bytes) -> bool:
-    """Whether an expression's data as dumped has every attribute that we set, with our value."""
+    """Returns whether an expression's data as dumped has every attribute that we set, with our value."""
     return _covers(held, wanted, top=True)
 
 

@@ -1,4 +1,4 @@
-"""Elements of sets and maps as the kernel gives them, in the forms of `elements` (pure)."""
+"""Reads elements of sets and maps from the kernel's messages, in the forms of `elements` (pure)."""
 
 import struct
 from collections.abc import Iterable, Mapping
@@ -47,9 +47,9 @@ _USER_DATA_HEAD = 2
 class ElementDump:
     """Elements of one set, collected message by message; verdict maps have the chain's name as value.
 
-    A dump of a growing hash set can repeat some elements and miss as many others, without any error, so it counts:
-    `duplicates` must be 0, and the number of elements the set's count, for the dump to be believed.
-    An element that matches every other key (nft's `*`) is none of either: the kernel does not count it (nft_add_set_elem).
+    A dump of a growing hash set can repeat some elements and miss as many others, without any error. So the dump is complete
+    only if `duplicates` is 0, and the number of elements is the set's count.
+    A catch-all element (nft's `*`) is in neither: the kernel does not count it (nft_add_set_elem).
     counters: key → (packets, bytes). expirations: key → (timeout, remaining) in milliseconds.
     """
 
@@ -61,7 +61,7 @@ class ElementDump:
 
 @reader
 def read_elements(form: ElementForm, messages: Iterable[memoryview]) -> ElementDump:
-    """Every element in messages of one set."""
+    """Returns every element in messages of one set."""
     dump = ElementDump()
     values: dict[bytes, bytes] = {}
     ends: list[bytes] = []
@@ -120,7 +120,7 @@ def _value(parts: Mapping[int, memoryview]) -> bytes:
 
 
 def _comment_text(parts: Mapping[int, memoryview]) -> bytes:
-    """An element's user data is its comment only."""
+    """Returns the comment: an element's user data is nothing else."""
     found = parts.get(NFTA_SET_ELEM_USERDATA)
     return b"" if found is None else bytes(found[_USER_DATA_HEAD:]).rstrip(b"\0")
 
@@ -134,14 +134,15 @@ def _counter(expression: memoryview) -> tuple[int, int]:
 
 
 def _expiration(form: ElementForm, parts: Mapping[int, memoryview]) -> tuple[int, int]:
-    """The kernel tells a timeout only where it is not the set's own, and takes no expiration back without one."""
+    """Returns (timeout, remaining) in ms. The kernel reports a timeout only if it is not the set's own, but requires one with an
+    expiration."""
     timeout = parts.get(NFTA_SET_ELEM_TIMEOUT)
     remaining = number(parts[NFTA_SET_ELEM_EXPIRATION])
     return form.timeout_milliseconds if timeout is None else number(timeout), remaining
 
 
 def _join_halves(values: Mapping[bytes, bytes], ends: list[bytes]) -> dict[bytes, bytes]:
-    """first ‖ last of every range, and its value: an end element is the first address behind its range. values: by the first."""
+    """Returns first ‖ last of every range, and its value: an end element is the first address after its range. values: by the first."""
     elements: dict[bytes, bytes] = {}
     remaining = sorted(ends)
     for first in sorted(values):
@@ -157,7 +158,7 @@ def _join_halves(values: Mapping[bytes, bytes], ends: list[bytes]) -> dict[bytes
 
 @reader
 def read_pairs(form: ElementForm, message: memoryview) -> dict[bytes, bytes]:
-    """Keys and values of a map without comments, and nothing else of its elements: eight times as fast.
+    """Returns keys and values of a map without comments, and nothing else of its elements: eight times as fast as `read_elements`.
 
     An element is its length and type, the heads of the key, the key, the heads of the value, the value.
     """
@@ -179,11 +180,12 @@ def read_pairs(form: ElementForm, message: memoryview) -> dict[bytes, bytes]:
 
 @reader
 def read_counts(form: ElementForm, message: memoryview) -> dict[bytes, tuple[int, bytes]]:
-    """Of elements with a counter: key → (packets, comment), or the value where elements have no comments; a tenth of the time of
+    """Returns, for elements with a counter, key → (packets, comment), or the value if elements have no comments; in a tenth of the time
+    of
     `read_elements`.
 
-    What the kernel puts before the comment has one length for all elements of a set. Where it is not as expected (a kernel
-    that aligns 64-bit attributes), the message is read as any other.
+    What the kernel puts before the comment has one length for all elements of a set. If it is not as expected (a kernel
+    that aligns 64-bit attributes), the message is read by `read_elements`.
     """
     body = bytes(attribute_map(message).get(uapi.NFTA_SET_ELEM_LIST_ELEMENTS, b""))
     shape = _counted_shape(form)
@@ -210,7 +212,8 @@ def _counts_of(form: ElementForm, dump: ElementDump) -> dict[bytes, tuple[int, b
 
 @cache
 def _counted_shape(form: ElementForm) -> struct.Struct:
-    """Of an element: its length, key, value, what stands before the counter's bytes, before its packets, and these."""
+    """Returns the layout of an element: its length, key, value, the bytes before the counter's bytes, those before its packets, and
+    these."""
     before_key = len(_heads(uapi.NFTA_SET_ELEM_KEY, form.key_length)) + _HEAD - _LENGTH.size
     behind_key, behind_value = -form.key_length % 4 + 2 * _HEAD, -form.value_length % 4
     return struct.Struct(
@@ -220,9 +223,9 @@ def _counted_shape(form: ElementForm) -> struct.Struct:
 
 
 class AnswerShape:
-    """The bytes with which the kernel answers when it is asked for one element of a set by its key.
+    """The bytes with which the kernel answers a request for one element of a set by its key.
 
-    Parsing a hundred thousand answers costs a second and more; comparing bytes at their place does not.
+    Parsing a hundred thousand answers costs more than a second; comparing bytes at fixed positions does not.
     """
 
     def __init__(self, form: ElementForm, table: str, name: str) -> None:
@@ -239,7 +242,7 @@ class AnswerShape:
         self._after = b"\0" * (-self._value_length % 4)
 
     def expected(self, elements: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
-        """For each element what stands at `start`, and with what the answer ends; between them a counter may be."""
+        """Returns for each element the bytes at `start`, and the last bytes of the answer; a counter may be between them."""
         before, between, after, length = self._before, self._between, self._after, self._value_length
         if not self.commented:
             return [(before + key + between + value + after, b"") for key, value in elements.items()]
@@ -250,7 +253,7 @@ class AnswerShape:
 
 
 def _heads(kind: int, length: int) -> bytes:
-    """The heads of an attribute that holds one attribute of so many bytes (the kernel sets no flag of nests here)."""
+    """Returns the heads of an attribute that holds one attribute of so many bytes (the kernel sets no nested flag here)."""
     return attribute(kind, attribute(uapi.NFTA_DATA_VALUE, b"\0" * length))[: 2 * _HEAD]
 
 
@@ -259,4 +262,4 @@ _PACKETS_HEAD = attribute(NFTA_COUNTER_PACKETS, bytes(8))[:_HEAD]
 _COUNTER_HEADS = attribute(NFTA_SET_ELEM_EXPR, string(NFTA_EXPR_NAME, "counter") + attribute(NFTA_EXPR_DATA, _COUNTED))[
     : -len(_COUNTED) + _HEAD
 ]
-"""What the kernel puts before the number of bytes (nft_expr_dump, nft_counter_do_dump)."""
+"""The bytes that the kernel puts before the number of bytes (nft_expr_dump, nft_counter_do_dump)."""

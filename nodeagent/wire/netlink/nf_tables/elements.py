@@ -1,6 +1,6 @@
-"""Elements of sets and maps as the kernel takes them (pure); `element_reading` reads what it gives.
+"""Packs elements of sets and maps for the kernel (pure); `element_reading` reads them.
 
-A key in an interval set is first ‖ last, both inclusive; values are empty in sets. Comments stand behind the value.
+A key in an interval set is first ‖ last, both inclusive; values are empty in sets. A comment follows the value.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,10 +32,10 @@ _HEAD = ATTRIBUTE.size
 
 @dataclass(frozen=True, slots=True)
 class ElementForm:
-    """What of a set decides how its elements look. Lengths in bytes.
+    """The properties of a set that decide the form of its elements. Lengths in bytes.
 
     concatenated: keys have several fields. commented: user data is a comment. counted: a counter is in each element.
-    timeout_milliseconds: of an element that tells none of its own.
+    timeout_milliseconds: of an element without a timeout of its own.
     """
 
     key_length: int
@@ -49,16 +49,16 @@ class ElementForm:
 
     @property
     def in_halves(self) -> bool:
-        """Whether a range is two elements, its first key and the one behind its last."""
+        """Whether a range is two elements, its first key and the one after its last."""
         return self.interval and not self.concatenated
 
 
 def pack_elements(
     form: ElementForm, elements: Mapping[bytes, bytes], counts: Mapping[bytes, tuple[int, int]] | None = None
 ) -> Iterable[bytes]:
-    """Elements in their netlink form, one entry per key (an interval's two elements in one entry), made as they are taken.
+    """Returns elements in their netlink form, one entry for each key (an interval's two elements in one entry), packed lazily.
 
-    counts: with what counters begin, key → (packets, bytes); the others begin with nothing.
+    counts: the initial values of counters, key → (packets, bytes); all others start at zero.
     """
     if form.interval:
         with_values = (_halves(key, _data(value)) for key, value in elements.items())
@@ -85,7 +85,7 @@ def pack_elements(
 
 
 def pack_keys(form: ElementForm, keys: Iterable[bytes]) -> list[bytes]:
-    """Elements without values: for plain sets, and to delete from any or to ask for."""
+    """Returns elements without values: for plain sets, and to delete or request elements of any set."""
     if form.in_halves:
         return [_halves(key) for key in keys]
     if form.interval:
@@ -95,12 +95,12 @@ def pack_keys(form: ElementForm, keys: Iterable[bytes]) -> list[bytes]:
 
 
 def pack_catch_all() -> bytes:
-    """The element that matches every key which has none of its own, by which it is asked for."""
+    """Returns the catch-all element, which matches every other key; for a request."""
     return nested(uapi.NFTA_LIST_ELEM, u32(uapi.NFTA_SET_ELEM_FLAGS, uapi.NFT_SET_ELEM_CATCHALL))
 
 
 def pack_verdicts(elements: Mapping[bytes, str]) -> list[bytes]:
-    """Elements of a verdict map that go to chains: key → chain."""
+    """Returns elements of a verdict map that go to chains: key → chain."""
     return [
         _element(key, nested(uapi.NFTA_SET_ELEM_DATA, verdict_value(Code.GOTO, chain)))
         for key, chain in elements.items()
@@ -108,7 +108,7 @@ def pack_verdicts(elements: Mapping[bytes, str]) -> list[bytes]:
 
 
 def pack_expiring(elements: Mapping[bytes, tuple[bytes, int, int]]) -> list[bytes]:
-    """Elements that end by themselves: key → (value, timeout ms, remaining ms)."""
+    """Returns elements that expire: key → (value, timeout ms, remaining ms)."""
     return [
         _element(
             key,
@@ -121,7 +121,7 @@ def pack_expiring(elements: Mapping[bytes, tuple[bytes, int, int]]) -> list[byte
 
 
 def _frame(form: ElementForm) -> tuple[bytes, bytes, bytes]:
-    """What stands before the key, between key and value, and after the value of every element of a set."""
+    """Returns the bytes before the key, between key and value, and after the value of every element of a set."""
     key_nest = 2 * _HEAD + (form.key_length + 3 & ~3)
     data_nest = 2 * _HEAD + (form.value_length + 3 & ~3) if form.is_map else 0
     before = (
@@ -145,7 +145,7 @@ def _data(value: bytes) -> bytes:
 
 
 def comment_attribute(text: bytes) -> bytes:
-    """The attribute that holds an element's comment, with libnftnl's head of two bytes."""
+    """Returns the attribute that holds an element's comment, with libnftnl's head of two bytes."""
     head = bytes((uapi.NFTNL_UDATA_SET_ELEM_COMMENT, len(text) + 1))
     return attribute(uapi.NFTA_SET_ELEM_USERDATA, head + text + b"\0")
 
@@ -171,8 +171,8 @@ def _range(key: bytes) -> bytes:
 
 
 def _halves(key: bytes, value: bytes = b"") -> bytes:
-    """A range of a lone field: its first element, which has the value, and the one behind its last as the end (none at the
-    space's end)."""
+    """Returns a range of a lone field: its first element, which has the value, and the one after its last as the end (no end element
+    at the end of the address space)."""
     half = len(key) // 2
     first = _element(key[:half], value)
     behind = int.from_bytes(key[half:], "big") + 1

@@ -1,4 +1,4 @@
-"""The few nf_tables expressions our rules are made of, as values.
+"""The few nf_tables expressions that our rules use, as values.
 
 Each one knows its netlink form (attribute numbers of linux/netfilter/nf_tables.h) and nothing else; the packet
 interpreter gives the same values their meaning, and read-back compares the kernel's rules with them.
@@ -56,17 +56,17 @@ class Code(IntEnum):
 
 
 ANONYMOUS_SET = "__set%d"
-"""The name of a set that a rule brings along; the kernel puts a number of its own into it."""
+"""The name of a set that is part of a rule; the kernel inserts a number."""
 CT_DIRECTIONLESS = frozenset({CtKey.STATUS, CtKey.PROTOCOL})
 
 
 def register(index: int) -> int:
-    """The netlink number of 32-bit register `index`."""
+    """Returns the netlink number of 32-bit register `index`."""
     return uapi.NFT_REG32_00 + index
 
 
 def data_value(data: bytes) -> bytes:
-    """NFTA_DATA_VALUE."""
+    """Returns NFTA_DATA_VALUE."""
     return attribute(uapi.NFTA_DATA_VALUE, data)
 
 
@@ -75,12 +75,12 @@ def _looked_up(name: str, index: int) -> bytes:
 
 
 def set_looked_up(data: memoryview) -> str:
-    """The name of the set that a lookup is in, of its data; empty where it has no name."""
+    """Returns the name of the set in the data of a lookup; empty if it has no name."""
     return text_of(attribute_map(data).get(uapi.NFTA_LOOKUP_SET, memoryview(b"")))
 
 
 def verdict_value(code: Code, chain: str | None) -> bytes:
-    """NFTA_DATA_VERDICT with its code and, for jump and goto, the chain."""
+    """Returns NFTA_DATA_VERDICT with its code and, for jump and goto, the chain."""
     children = [u32(uapi.NFTA_VERDICT_CODE, code)]
     if chain is not None:
         children.append(string(uapi.NFTA_VERDICT_CHAIN, chain))
@@ -89,7 +89,7 @@ def verdict_value(code: Code, chain: str | None) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """Load `length` bytes at `offset` of a header into a register."""
+    """Loads `length` bytes at `offset` of a header into a register."""
 
     reg: int
     base: PayloadBase
@@ -109,7 +109,7 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """Load packet metadata into a register."""
+    """Loads packet metadata into a register."""
 
     reg: int
     key: MetaKey
@@ -122,7 +122,7 @@ class Meta:
 
 @dataclass(frozen=True, slots=True)
 class MetaSet:
-    """Write a register to packet metadata."""
+    """Writes a register to packet metadata."""
 
     reg: int
     key: MetaKey
@@ -135,7 +135,7 @@ class MetaSet:
 
 @dataclass(frozen=True, slots=True)
 class Ct:
-    """Load conntrack data; per-direction keys are of the original direction."""
+    """Loads conntrack data; per-direction keys are of the original direction."""
 
     reg: int
     key: CtKey
@@ -149,7 +149,7 @@ class Ct:
 
 @dataclass(frozen=True, slots=True)
 class Cmp:
-    """Continue only if the register equals (or, inverted, differs from) `data`."""
+    """Continues only if the register equals (or, inverted, differs from) `data`."""
 
     reg: int
     data: bytes
@@ -167,7 +167,7 @@ class Cmp:
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """reg = reg & mask (the bitwise expression with a zero xor)."""
+    """Sets reg = reg & mask (the bitwise expression with a zero xor)."""
 
     reg: int
     mask: bytes
@@ -188,7 +188,7 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Continue only if the key is in a set (inverted: is not); with `dreg`, load the map's value."""
+    """Continues only if the key is in a set (inverted: is not); with `dreg`, loads the map's value."""
 
     set: str
     reg: int
@@ -205,7 +205,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class LookupVerdict:
-    """Follow the verdict a map has for the key; a miss ends the rule."""
+    """Follows the verdict that a map has for the key; a miss ends the rule."""
 
     set: str
     reg: int
@@ -219,9 +219,9 @@ class LookupVerdict:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Continue only if the register is one of a few constants (an anonymous set of the rule).
+    """Continues only if the register is one of a few constants (an anonymous set of the rule).
 
-    The set's kernel name and id exist only inside a transaction, so encoding needs the id it gave.
+    The set's kernel name and id exist only inside a transaction, so encoding needs the id from there.
     """
 
     reg: int
@@ -237,7 +237,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Immediate:
-    """Load a constant."""
+    """Loads a constant."""
 
     reg: int
     data: bytes
@@ -252,7 +252,7 @@ class Immediate:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """End the rule with a verdict."""
+    """Ends the rule with a verdict."""
 
     code: Code
     chain: str | None = None
@@ -266,7 +266,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Random:
-    """A uniformly random number below `modulus`, plus `offset` (numgen random)."""
+    """Loads a uniformly random number below `modulus`, plus `offset` (numgen random)."""
 
     reg: int
     modulus: int
@@ -285,7 +285,7 @@ class Random:
 
 @dataclass(frozen=True, slots=True)
 class Dnat:
-    """Rewrite the destination to the address and port in registers (None: the port stays); ends the evaluation of the hook."""
+    """Rewrites the destination to the address and port in registers (None: the port stays); ends the evaluation of the hook."""
 
     family: int
     address_reg: int
@@ -305,7 +305,7 @@ class Dnat:
 
 @dataclass(frozen=True, slots=True)
 class Masquerade:
-    """Rewrite the source to the outgoing interface's address, with a fully random port; ends the evaluation."""
+    """Rewrites the source to the outgoing interface's address, with a fully random port; ends the evaluation."""
 
     name = "masq"
 
@@ -315,7 +315,7 @@ class Masquerade:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Answer with a TCP reset, or with ICMP port unreachable."""
+    """Answers with a TCP reset, or with ICMP port unreachable."""
 
     tcp_reset: bool
     icmp_code: int
@@ -330,7 +330,7 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class FibType:
-    """Load the routing type (RTN_*) of the packet's source or destination address."""
+    """Loads the routing type (RTN_*) of the packet's source or destination address."""
 
     reg: int
     source: bool
@@ -347,8 +347,8 @@ class FibType:
 
 @dataclass(frozen=True, slots=True)
 class SocketWildcard:
-    """Load whether the socket that the packet would be given to is bound to no address; a packet for no socket ends the
-    rule (net/netfilter/nft_socket.c)."""
+    """Loads whether the socket that would receive the packet is bound to no address; without such a socket the
+    rule ends (net/netfilter/nft_socket.c)."""
 
     reg: int
 
@@ -360,7 +360,7 @@ class SocketWildcard:
 
 @dataclass(frozen=True, slots=True)
 class Untracked:
-    """Keep connection tracking, and with it translation, from the packet (notrack)."""
+    """Exempts the packet from connection tracking, and with it from translation (notrack)."""
 
     name = "notrack"
 
@@ -370,9 +370,9 @@ class Untracked:
 
 @dataclass(frozen=True, slots=True)
 class UpdateMap:
-    """Add or refresh an element of a dynamic map: key and data from registers, with a timeout.
+    """Adds or refreshes an element of a dynamic map: key and data from registers, with a timeout.
 
-    Refreshing restarts the timer and leaves the data of an existing element as it is (net/netfilter/nft_dynset.c).
+    Refreshing restarts the timer and leaves the data of an existing element unchanged (net/netfilter/nft_dynset.c).
     """
 
     set: str
@@ -394,7 +394,7 @@ class UpdateMap:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An expression of the kernel's that is none of the above: its name there and its data."""
+    """An expression of the kernel that is not one of the above: its name there and its data."""
 
     name: str
     data: bytes
@@ -436,5 +436,5 @@ Rule = tuple[Expression, ...]
 
 
 def native_u32(value: int) -> bytes:
-    """A register's 32-bit content."""
+    """Returns a register's 32-bit content."""
     return struct.pack("=I", value)

@@ -1,6 +1,6 @@
-"""Rules as the kernel dumps them, read back into the expressions they were made of (pure).
+"""Reads rules that the kernel dumps into the expressions from which they were made (pure).
 
-What is none of ours becomes `Unreadable`, so a rule that others changed is still shown, and nobody takes it for evaluated.
+Any other expression becomes `Unreadable`, so a rule that others changed is still shown, but not treated as evaluated.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,7 +51,7 @@ class Extension(NamedTuple):
 
 
 def read_extensions(rule: KernelRule) -> tuple[Extension, ...]:
-    """The matches and targets of iptables in a rule, in order."""
+    """Returns the matches and targets of iptables in a rule, in order."""
     return tuple(
         Extension(
             text_of(fields.get(uapi.NFTA_MATCH_NAME, _NOTHING)),
@@ -72,12 +72,12 @@ _NOTHING = memoryview(b"")
 
 
 def read_rule_expressions(rule: KernelRule, anonymous: Anonymous) -> Rule:
-    """The expressions of a rule. anonymous: the keys of the sets that rules brought along, by the kernel's names."""
+    """Returns the expressions of a rule. anonymous: the keys of the sets that are part of rules, by the kernel's names."""
     return tuple(read_expression(expression, anonymous) for expression in rule.expressions)
 
 
 def read_expression(held: KernelExpression, anonymous: Anonymous) -> Expression:
-    """One expression; `Unreadable` for what none of ours says."""
+    """Returns one expression; `Unreadable` if it is not one of ours."""
     try:
         return _read(held, attribute_map(memoryview(held.data)), anonymous)
     except (OSError, ValueError):

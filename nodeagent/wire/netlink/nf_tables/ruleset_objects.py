@@ -1,4 +1,4 @@
-"""Tables, chains, rules and sets of a ruleset: what their messages hold, packed and read (pure)."""
+"""Packs and reads tables, chains, rules and sets of a ruleset (pure)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _NOTHING = memoryview(b"")
 
 
 def pack_table(name: str, flags: int | None = None, comment: str = "") -> bytes:
-    """A table; the name alone names one."""
+    """Packs a table; with the name only, a reference to one."""
     body = string(uapi.NFTA_TABLE_NAME, name)
     if flags is not None:
         body += u32(uapi.NFTA_TABLE_FLAGS, flags)
@@ -26,7 +26,7 @@ def pack_table(name: str, flags: int | None = None, comment: str = "") -> bytes:
 @dataclass(frozen=True, slots=True)
 class TableHeader:
     """The table object itself: its flags, its comment, the handle that changes when it is rebuilt, and the netlink
-    port of the living process that owns it (0: nobody does)."""
+    port of the living process that owns it (0: no process)."""
 
     flags: int
     comment: str
@@ -35,7 +35,7 @@ class TableHeader:
 
 
 def read_table(data: memoryview) -> TableHeader:
-    """What a table's message says."""
+    """Reads a table's message."""
     fields = attribute_map(data)
     return TableHeader(
         number(fields.get(uapi.NFTA_TABLE_FLAGS, b"")),
@@ -47,13 +47,13 @@ def read_table(data: memoryview) -> TableHeader:
 
 @reader
 def read_generation(message: memoryview) -> int:
-    """The ruleset's generation, of the whole answer."""
+    """Returns the ruleset's generation; message: the whole answer."""
     return number(attribute_map(message[GENMSG_LENGTH:])[uapi.NFTA_GEN_ID])
 
 
 @reader
 def table_of(data: memoryview) -> str:
-    """The name of the table that a chain, a rule or a set is in."""
+    """Returns the name of the table that a chain, a rule or a set is in."""
     return text_of(attribute_map(data)[uapi.NFTA_CHAIN_TABLE])
 
 
@@ -75,7 +75,7 @@ class ChainHeader(NamedTuple):
 
 
 def pack_chain(table: str, name: str, hook: ChainHook | None = None) -> bytes:
-    """A chain; a base chain's policy is to accept."""
+    """Packs a chain; a base chain's policy is to accept."""
     body = string(uapi.NFTA_CHAIN_TABLE, table) + string(uapi.NFTA_CHAIN_NAME, name)
     if hook is None:
         return body
@@ -86,7 +86,7 @@ def pack_chain(table: str, name: str, hook: ChainHook | None = None) -> bytes:
 
 @reader
 def read_chain(data: memoryview) -> ChainHeader:
-    """What a chain's message says."""
+    """Reads a chain's message."""
     fields = attribute_map(data)
     table, name = text_of(fields[uapi.NFTA_CHAIN_TABLE]), text_of(fields[uapi.NFTA_CHAIN_NAME])
     if uapi.NFTA_CHAIN_HOOK not in fields:
@@ -107,7 +107,7 @@ class KernelExpression(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KernelRule:
-    """A rule as dumped. comment: what nft keeps with it."""
+    """A rule as dumped. comment: nft's comment in its user data."""
 
     chain: str
     expressions: tuple[KernelExpression, ...]
@@ -116,7 +116,7 @@ class KernelRule:
 
 
 def pack_rules(table: str, chain: str = "", handle: int | None = None) -> bytes:
-    """Names one rule, or all of a chain, or all of a table."""
+    """Packs a reference to one rule, or all of a chain, or all of a table."""
     body = string(uapi.NFTA_RULE_TABLE, table)
     if chain:
         body += string(uapi.NFTA_RULE_CHAIN, chain)
@@ -124,7 +124,7 @@ def pack_rules(table: str, chain: str = "", handle: int | None = None) -> bytes:
 
 
 def pack_rule(table: str, chain: str, expressions: Iterable[tuple[str, bytes]]) -> bytes:
-    """A new rule of these expressions, each its name and its data."""
+    """Packs a new rule of these expressions, each its name and its data."""
     encoded = (
         nested(uapi.NFTA_LIST_ELEM, string(uapi.NFTA_EXPR_NAME, name), nested(uapi.NFTA_EXPR_DATA, data))
         for name, data in expressions
@@ -134,7 +134,7 @@ def pack_rule(table: str, chain: str, expressions: Iterable[tuple[str, bytes]]) 
 
 @reader
 def read_rule(data: memoryview) -> KernelRule:
-    """What a rule's message says."""
+    """Reads a rule's message."""
     fields = attribute_map(data)
     expressions = []
     for _, item in attributes(fields.get(uapi.NFTA_RULE_EXPRESSIONS, _NOTHING)):
@@ -151,10 +151,10 @@ def read_rule(data: memoryview) -> KernelRule:
 
 @dataclass(frozen=True, slots=True)
 class NewSet:
-    """A set or map to be made. Lengths in bytes; types are nft's own numbers, of which the kernel knows nothing.
+    """A set or map to be created. Lengths in bytes; types are nft's own numbers, which the kernel only stores.
 
-    field_lengths: of the key's fields, where the kernel must know them (NFT_SET_CONCAT). size: a hard limit.
-    timeout_milliseconds: of elements that bring none.
+    field_lengths: of the key's fields, if the kernel needs them (NFT_SET_CONCAT). size: a hard limit.
+    timeout_milliseconds: of elements without a timeout of their own.
     """
 
     name: str
@@ -171,7 +171,7 @@ class NewSet:
 
 
 def pack_set(table: str, made: NewSet, set_id: int) -> bytes:
-    """A new set. set_id: by which rules of the same batch may refer to it."""
+    """Packs a new set. set_id: rules of the same batch may refer to the set by this."""
     body = (
         named_set(table, made.name)
         + u32(uapi.NFTA_SET_FLAGS, made.flags)
@@ -197,18 +197,18 @@ def pack_set(table: str, made: NewSet, set_id: int) -> bytes:
 
 
 def named_set(table: str, name: str) -> bytes:
-    """Names a set, in messages about it as in those about its elements."""
+    """Packs a reference to a set, for messages about it and about its elements."""
     return string(uapi.NFTA_SET_TABLE, table) + string(uapi.NFTA_SET_NAME, name)
 
 
 @reader
 def set_named(message: memoryview) -> str:
-    """The set that a message about elements names."""
+    """Returns the name of the set in a message about elements."""
     return text_of(attribute_map(message)[uapi.NFTA_SET_ELEM_LIST_SET])
 
 
 def pack_element_list(table: str, name: str, encoded: Iterable[bytes], set_id: int | None = None) -> bytes:
-    """Elements of a set, as `elements.py` packs them. set_id: of a set made in the same batch."""
+    """Packs a list of elements from `elements.py`. set_id: of a set created in the same batch."""
     by_id = b"" if set_id is None else u32(uapi.NFTA_SET_ELEM_LIST_SET_ID, set_id)
     return named_set(table, name) + by_id + nested(uapi.NFTA_SET_ELEM_LIST_ELEMENTS, *encoded)
 
@@ -229,7 +229,7 @@ class SetHeader:
 
 @reader
 def read_set(data: memoryview) -> SetHeader:
-    """What a set's message says."""
+    """Reads a set's message."""
     fields = attribute_map(data)
     count = fields.get(uapi.NFTA_SET_COUNT)
     return SetHeader(

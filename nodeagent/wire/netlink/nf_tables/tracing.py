@@ -1,4 +1,4 @@
-"""What the kernel tells of packets that are traced (meta nftrace): a message for each rule they meet (pure)."""
+"""The kernel's reports of traced packets (meta nftrace): a message for each rule that a packet reaches (pure)."""
 
 from typing import NamedTuple
 
@@ -13,10 +13,10 @@ _DESTINATION = {4: (16, 4), 6: (24, 16)}
 
 
 class TraceEvent(NamedTuple):
-    """One message. packet: an id, the same for a packet's messages as long as it came in by the same interface. rule: a handle; 0
+    """One message. packet: an id, the same for all messages of a packet with the same input interface. rule: a handle; 0
     for a policy or a return.
 
-    stops: the verdict is to drop. destination, source_port: as the packet has it now, where the message shows its headers; else
+    stops: the verdict is to drop. destination, source_port: the packet's present ones, if the message contains its headers; else
     empty, 0.
     """
 
@@ -31,7 +31,7 @@ class TraceEvent(NamedTuple):
 
 @reader
 def read_trace(data: memoryview) -> TraceEvent:
-    """What a message says."""
+    """Reads a message."""
     fields = attribute_map(data)
     kind = number(fields[uapi.NFTA_TRACE_TYPE])
     verdict = attribute_map(fields.get(uapi.NFTA_TRACE_VERDICT, _NOTHING))

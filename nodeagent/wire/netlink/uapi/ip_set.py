@@ -12,6 +12,6 @@ IPSET_ATTR_FLAGS = 6
 
 IPSET_FLAG_LIST_SETNAME = 1 << 1
 
-# enum ipset_errno: what an error has in place of an errno
+# enum ipset_errno: errors have these instead of an errno
 IPSET_ERR_BUSY = 4100
 IPSET_ERR_REFERENCED = 4108

@@ -1,4 +1,4 @@
-"""linux/ip_vs.h, and of linux/genetlink.h what finding its family needs."""
+"""linux/ip_vs.h, and the part of linux/genetlink.h that is needed to find its family."""
 
 GENL_ID_CTRL = 0x10
 CTRL_CMD_GETFAMILY = 3

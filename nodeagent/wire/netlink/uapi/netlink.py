@@ -1,4 +1,4 @@
-"""linux/netlink.h, and of asm-generic/socket.h what netlink sockets need."""
+"""linux/netlink.h, and the part of asm-generic/socket.h that netlink sockets need."""
 
 NETLINK_ROUTE = 0
 NETLINK_XFRM = 6

@@ -115,7 +115,7 @@ NFTA_DATA_VERDICT = 2
 NFTA_VERDICT_CODE = 1
 NFTA_VERDICT_CHAIN = 2
 
-# What expressions have, each enum nft_…_attributes, with the constants their values come from.
+# Attributes of expressions, each enum nft_…_attributes, with the constants of their values.
 NFTA_PAYLOAD_DREG = 1
 NFTA_PAYLOAD_BASE = 2
 NFTA_PAYLOAD_OFFSET = 3

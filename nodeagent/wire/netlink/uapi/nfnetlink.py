@@ -1,4 +1,4 @@
-"""linux/netfilter/nfnetlink.h, and of linux/netfilter.h the families."""
+"""linux/netfilter/nfnetlink.h, and the families of linux/netfilter.h."""
 
 NFNL_SUBSYS_CTNETLINK = 1
 NFNL_SUBSYS_IPSET = 6

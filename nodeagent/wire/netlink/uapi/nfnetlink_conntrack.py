@@ -1,5 +1,5 @@
-"""linux/netfilter/nfnetlink_conntrack.h; the status bits are of nf_conntrack_common.h, the filter's of the kernel's
-net/netfilter/nf_conntrack_netlink.c, where alone they are."""
+"""linux/netfilter/nfnetlink_conntrack.h; the status bits are of nf_conntrack_common.h, those of the filter exist only in the
+kernel's net/netfilter/nf_conntrack_netlink.c."""
 
 # enum cntl_msg_types
 IPCTNL_MSG_CT_NEW = 0

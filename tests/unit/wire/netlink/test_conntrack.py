@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.model.addresses import Family, pack_address
-from nodeagent.wire.netlink.conntrack import Flow, delete_flow, dump_udp, hidden_behind, read_flows
+from nodeagent.wire.netlink.conntrack import Flow, delete_flow, dump_udp, masquerade_address, read_flows
 from nodeagent.wire.netlink.framing import attribute, nested
 
 CLIENT, VIP, POD = "10.0.0.1", "10.96.0.1", "10.244.0.5"
@@ -149,4 +149,4 @@ def test_the_address_that_stands_for_a_client(
     family: Family, attributes: tuple[bytes, ...], expected: str | None
 ) -> None:
     (flow,) = read(family, message(*attributes))
-    assert hidden_behind(family, flow) == (None if expected is None else pack_address(expected))
+    assert masquerade_address(family, flow) == (None if expected is None else pack_address(expected))
