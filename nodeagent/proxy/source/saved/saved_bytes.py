@@ -26,7 +26,7 @@ KINDS: Final[dict[str, type[SavedObject]]] = {
     kind.__name__: kind for kind in (Service, EndpointSlice, Node, ServiceCIDR, Namespace)
 }
 BATCH = 500
-"""Objects that are encoded or decoded in one go: some 3 ms for slices of ten endpoints."""
+"""Objects that are encoded or decoded in one call: about 3 ms for slices of ten endpoints."""
 LARGEST_BYTES = 1 << 30
 """Of the lines, before compression: ten times what 50,000 Services with 10 endpoints each take."""
 _MAGIC = b"nodeagent state "
@@ -63,7 +63,7 @@ def encode(origin: StateOrigin, saved: datetime, objects: Iterable[Sequence[Save
 
 
 def decode(content: bytes) -> tuple[Head, Iterator[Sequence[SavedObject]]]:
-    """Returns the head and the objects, decoded batch by batch as they are asked for.
+    """Returns the head and the objects, which are decoded batch by batch while they are iterated.
 
     Both raise StateUnusable if the file is damaged, or of a release with another format or other fields.
     """

@@ -1,6 +1,6 @@
 """A saved state on the disk. Every call blocks.
 
-After a crash at any moment the file is the old one or the new one: the new content is on the disk before its name is.
+After a crash at any moment the file is the old one or the new one: the new content is on the disk before it gets its name.
 """
 
 import os
@@ -22,8 +22,8 @@ def read_state(path: Path) -> bytes | None:
 
 
 def write_state(path: Path, content: bytes) -> None:
-    """Replaces the file by one with this content and mode 0600. Makes its directory, with mode 0700. Raises OSError; the file
-    is as it was then."""
+    """Replaces the file by one with this content and mode 0600. Creates its directory, with mode 0700. Raises OSError; the file
+    is unchanged then."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.new")
     with suppress(FileNotFoundError):

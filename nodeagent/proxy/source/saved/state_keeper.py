@@ -16,7 +16,7 @@ from nodeagent.proxy.source.saved.state_file import write_state
 from nodeagent.proxy.source.saved.state_origin import StateOrigin
 
 PAUSE_SECONDS = 10.0
-"""Between two writes at least."""
+"""The shortest pause between two writes."""
 PAUSE_SHARE = 100
 """A pause is also this many times as long as the write before it, so that writing takes 1 % of a processor at most."""
 RENEW_SECONDS = 3600.0

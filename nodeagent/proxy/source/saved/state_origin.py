@@ -1,4 +1,4 @@
-"""Whether a saved state may be used by this agent, now. Pure."""
+"""Decides whether this agent may use a saved state now. Pure."""
 
 from datetime import datetime, timedelta
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class StateOrigin(Struct, frozen=True):
-    """Whose state it is.
+    """Identifies the state's cluster, node and kind.
 
     cluster: a digest of the API servers' addresses and of their certificate authority.
     node: the name of the node.
@@ -19,7 +19,7 @@ class StateOrigin(Struct, frozen=True):
 
 
 class StateUnusable(Exception):
-    """A saved state that must not be used. The text says why, and is read after "the saved state in FILE"."""
+    """A saved state that must not be used. The text says why; it is shown after "the saved state in FILE"."""
 
 
 def check(found: StateOrigin, saved: datetime, wanted: StateOrigin, now: datetime, longest: timedelta) -> None:

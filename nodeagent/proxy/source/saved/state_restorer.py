@@ -16,9 +16,9 @@ from nodeagent.proxy.source.saved.state_file import read_state
 from nodeagent.proxy.source.saved.state_origin import StateOrigin, StateUnusable, check, moment
 
 SILENCE_SECONDS = 1.0
-"""So long nothing is received of a server that answers slowly."""
+"""A server that answers slowly is waited for until nothing was received for so long."""
 FAILURE_SECONDS = 0.25
-"""So long a server that refuses connections is waited for: one that restarts is back by then, or will be away for longer."""
+"""A server that refuses connections is waited for so long: one that restarts is back by then, or takes longer."""
 LOOK_SECONDS = 0.05
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class StateRestorer:
         self._wall = wall
         self._report = report
         self.saved: datetime | None = None
-        """When the state was current that is served now; None if it comes from an API server."""
+        """The time at which the served state was current; None if it comes from an API server."""
 
     async def run(self) -> None:
         """Ends when the first full lists are complete, whatever was restored until then."""
