@@ -5,8 +5,8 @@ from pathlib import Path
 
 from nodeagent.config.options import DEFAULT_SOCKET
 from nodeagent.diagnosis.checks.finding import Finding, Result
-from nodeagent.proxy.observe.admin.admin_client import Hangs, NoAgent, find_agent
-from nodeagent.proxy.observe.admin.place import beside, is_answered, network_namespace
+from nodeagent.proxy.observe.admin.admin_client import AgentHangs, NoAgent, find_agent
+from nodeagent.proxy.observe.admin.place import is_answered, namespaced_path, network_namespace
 
 _FIRST_PROCESS = Path("/proc/1/ns/net")
 
@@ -16,7 +16,7 @@ def agent_finding(place: Path | None) -> Finding:
     try:
         _, status = find_agent(place, DEFAULT_SOCKET)
         return Finding("agent", Result.OK, f"it runs: node {status.node}, process {status.pid}")
-    except Hangs as error:
+    except AgentHangs as error:
         return Finding(
             "agent",
             Result.FAILED,
@@ -42,7 +42,7 @@ def _places(place: Path | None) -> Iterator[Path]:
     if place is not None:
         yield place
         return
-    yield beside(DEFAULT_SOCKET)
+    yield namespaced_path(DEFAULT_SOCKET)
     if _is_first_namespace():
         yield DEFAULT_SOCKET
 

@@ -38,7 +38,7 @@ from nodeagent.model.unwatched import UnwatchedService
 from nodeagent.proxy.dataplane.families import choose_families
 from nodeagent.proxy.dataplane.nearby_addresses import in_use_here
 from nodeagent.proxy.dataplane.program.chain import ProgramOptions
-from nodeagent.proxy.observe.admin.admin_client import AgentClient, Hangs, MayNotAsk, NoAgent, find_agent
+from nodeagent.proxy.observe.admin.admin_client import AgentClient, AgentHangs, NoAgent, SocketForbidden, find_agent
 from nodeagent.proxy.observe.admin.admin_documents import KnownProblem, Status, WorldHead, WorldService
 from nodeagent.proxy.source.client.api_client import ApiClient
 from nodeagent.proxy.source.client.api_errors import OperatorError
@@ -130,9 +130,9 @@ def look_at_node(
     except NoAgent as error:
         config = configured(access)
         if config.source.manifests is None and config.source.kubeconfig is None:
-            if isinstance(error, MayNotAsk):
+            if isinstance(error, SocketForbidden):
                 raise Failure(f"{error}; or {otherwise}", CANNOT_PROGRAM) from error
-            do = ": restart it" if isinstance(error, Hangs) else ": start it"
+            do = ": restart it" if isinstance(error, AgentHangs) else ": start it"
             raise Failure(f"{error}{do}, or {otherwise}", FAILED) from error
         return replace(_view_of_source(config, f"; {error}", only=only), agent_runs=False)
 
@@ -149,7 +149,7 @@ def ask_agent(access: Access) -> tuple[AgentClient, Status]:
     """The agent, for what only it knows. Raises Failure."""
     try:
         return find_agent(access.socket, DEFAULT_SOCKET)
-    except MayNotAsk as error:
+    except SocketForbidden as error:
         raise Failure(str(error), CANNOT_PROGRAM) from error
     except NoAgent as error:
         raise Failure(f"{error}: is it running? (--socket names another place)", FAILED) from error

@@ -233,7 +233,7 @@ def in_its_place(
     """Another agent of the same metrics' address; the first one again in the end."""
     agent.stop()
     sources = ("--manifests", str(cluster.manifests.path), "--node-name", NODE, "--table-ownership=plain")
-    other = cluster.world.start(NODE, [*program, "run", *sources, *beside(directory, METRICS), *flags])
+    other = cluster.world.start(NODE, [*program, "run", *sources, *namespaced_path(directory, METRICS), *flags])
     try:
         yield other
     finally:
@@ -243,7 +243,7 @@ def in_its_place(
         agent.wait_for_line(" ready: ", after=printed)
 
 
-def beside(directory: Path, metrics: str = METRICS_OF_OTHER) -> tuple[str, ...]:
+def namespaced_path(directory: Path, metrics: str = METRICS_OF_OTHER) -> tuple[str, ...]:
     """Flags of another agent on the same node."""
     return (
         f"--metrics-bind-address={metrics}",
@@ -331,7 +331,7 @@ def test_an_api_server_that_stands_still_fires(
     server.wait_for_line("listening|serving|ready")
     agent.stop()
     sources = (f"--kubeconfig={kubeconfig}", "--node-name=node-a", "--table-ownership=plain")
-    other = cluster.world.start(NODE, [*AGENT, "run", *sources, *beside(tmp_path)])
+    other = cluster.world.start(NODE, [*AGENT, "run", *sources, *namespaced_path(tmp_path)])
     try:
         other.wait_for_line(" ready: ")
         prometheus.scrape_other()

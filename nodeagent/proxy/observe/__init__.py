@@ -1,1 +1,1 @@
-"""How the agent tells people and machines how it is: log lines, systemd, health, metrics, events."""
+"""Reports the state of the agent to people and machines: log lines, systemd, health, metrics, events."""

@@ -1,4 +1,4 @@
-"""Everyone who wants to know what the dataplane does beside the passes."""
+"""All listeners for what the dataplane does beside the passes."""
 
 from typing import Protocol
 
@@ -13,7 +13,7 @@ class DataplaneListener(Protocol):
 
 
 class DataplaneListeners:
-    """Tells all of them, in their order."""
+    """Notifies all listeners, in their order."""
 
     def __init__(self, *listeners: DataplaneListener) -> None:
         self._listeners = listeners
@@ -24,6 +24,6 @@ class DataplaneListeners:
             listener.conntrack_cleaned(report)
 
     def affinity_purged(self, report: PurgeReport) -> None:
-        """Called when all that was stale has been forgotten."""
+        """Called when all stale affinity has been deleted."""
         for listener in self._listeners:
             listener.affinity_purged(report)

@@ -1,4 +1,4 @@
-"""Lines about what the dataplane does beside the passes."""
+"""Logs what the dataplane does beside the passes."""
 
 import logging
 
@@ -8,7 +8,7 @@ logger = logging.getLogger(__name__)
 
 
 class DataplaneLog:
-    """Says what was done, when something was."""
+    """Logs deletions."""
 
     def conntrack_cleaned(self, report: CleaningReport) -> None:
         """Called after each walk over tracked flows."""
@@ -18,7 +18,7 @@ class DataplaneLog:
             )
 
     def affinity_purged(self, report: PurgeReport) -> None:
-        """Called when all that was stale has been forgotten."""
+        """Called when all stale affinity has been deleted."""
         logger.info(
             "affinity %s: forgot %d clients of endpoints that are gone, in %.2f s",
             report.family.value,

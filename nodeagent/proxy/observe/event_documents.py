@@ -1,7 +1,7 @@
-"""Kubernetes events (events.k8s.io/v1) as values, and which problems become one: all that are an object's. Pure.
+"""Kubernetes events (events.k8s.io/v1) as values, for all problems of objects. Pure.
 
-Reasons are kube-proxy's where it has one, for alerts look for them. The reporting controller is our own name: two
-proxies may run during a migration, and an event must say whose it is (docs/decisions/0030-health-listeners.md).
+Reasons are kube-proxy's where it has one, because alerts look for them. The reporting controller is our own name: two
+proxies may run during a migration, and an event must name its own (docs/decisions/0030-health-listeners.md).
 """
 
 import re
@@ -41,8 +41,8 @@ _OF_ONE_NODE = frozenset(
         "RejectedByKernel",
     }
 )
-"""What another node may not have: the event names the node, and every node that has it writes its own. Everything else
-follows from the objects alone, so that every node would say the same."""
+"""Problems that another node may not have: the event names the node, and every node with the problem writes its own. All others
+follow from the objects alone, so every node would write the same."""
 _UNDECODABLE = "Undecodable"
 _ACTIONS = {
     "FailedToStartServiceHealthcheck": "Listen",
@@ -73,7 +73,7 @@ class Regarding:
 class Event:
     """What happened. Equal events are one event that happened several times.
 
-    shared: every node may say the same; the first node writes the Event object, under a name that all arrive at.
+    shared: every node may write the same; the first node creates the Event object, under a name that is the same for all.
     """
 
     type: EventType
@@ -85,7 +85,7 @@ class Event:
 
     @property
     def namespace(self) -> str:
-        """Where the Event object lives; the API wants ``default`` for objects without a namespace."""
+        """The namespace of the Event object; the API requires ``default`` for objects without a namespace."""
         return self.regarding.namespace or "default"
 
     @property
@@ -96,26 +96,26 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """How often an event happened, the first time included, and when last."""
+    """How many times an event happened, the first time included, and the last time."""
 
     count: int
     last: datetime
 
 
 def node_regarding(name: str) -> Regarding:
-    """The Node; with its name as uid, which is what kubelet writes and `kubectl describe node` asks for."""
+    """Returns the Node, with its name as uid: kubelet writes that, and `kubectl describe node` asks for it."""
     return Regarding("Node", "", name, name)
 
 
 def starting(node: Regarding) -> Event:
-    """The agent begins its work."""
+    """Returns the event for the start of the agent."""
     return Event(EventType.NORMAL, STARTING, "Start", "", node)
 
 
 def problem_event(problem: Problem, node: Regarding, uid_of: Callable[[str, ObjectKey], str | None]) -> Event | None:
-    """The event that tells of an object's problem on that object; None when the problem is not an object's.
+    """Returns the event on an object for its problem; None if the problem is not about an object.
 
-    uid_of: the uid of an object by kind and key, None when there is no such object. One that could not be decoded gets
+    uid_of: returns the uid of an object by kind and key, None if there is no such object. An object that could not be decoded gets
     its event without a uid.
     """
     action = _ACTIONS.get(problem.reason, _ACTION)
@@ -131,7 +131,7 @@ def problem_event(problem: Problem, node: Regarding, uid_of: Callable[[str, Obje
 
 
 def _regarding(problem: Problem, uid_of: Callable[[str, ObjectKey], str | None]) -> Regarding | None:
-    """The object a problem is about; None for anything else, and for names that no API server can have given."""
+    """Returns the object that a problem is about; None for anything else, and for names that no API server can have given."""
     kind, _, path = problem.subject.partition(" ")
     if kind not in _API_VERSIONS:
         return None
@@ -147,8 +147,8 @@ def _regarding(problem: Problem, uid_of: Callable[[str, ObjectKey], str | None])
 
 
 def event_name(event: Event, suffix: str) -> str:
-    """The name of the Event object: the object's and 16 characters at most, which for a shared event follow from what
-    it says and are `suffix` (something unique) for others."""
+    """Returns the name of the Event object: the object's and at most 16 characters, which for a shared event are computed from its
+    content and for others are `suffix` (something unique)."""
     about = event.regarding
     if event.shared:
         said = repr((about.kind, about.namespace, about.name, about.uid, event.reason, event.note))
@@ -157,7 +157,7 @@ def event_name(event: Event, suffix: str) -> str:
 
 
 def creation(event: Event, *, name: str, instance: str, first: datetime, series: Series) -> dict[str, object]:
-    """The object to POST. instance: which of all agents reports it."""
+    """Returns the object to POST. instance: the agent that reports it."""
     about = event.regarding
     regarding = {"apiVersion": _API_VERSIONS[about.kind], "kind": about.kind, "name": about.name}
     if event.regarding.namespace:
@@ -181,10 +181,10 @@ def creation(event: Event, *, name: str, instance: str, first: datetime, series:
 
 
 def repetition(series: Series) -> dict[str, object]:
-    """The merge patch for an event that happened again."""
+    """Returns the merge patch for an event that happened again."""
     return {"series": {"count": series.count, "lastObservedTime": micro_time(series.last)}}
 
 
 def micro_time(moment: datetime) -> str:
-    """metav1.MicroTime: UTC with exactly six digits of a second."""
+    """Returns metav1.MicroTime: UTC with exactly six digits of a second."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

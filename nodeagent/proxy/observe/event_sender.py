@@ -1,9 +1,9 @@
-"""Publishes events without ever holding anybody up: `record` only notes, one task sends.
+"""Publishes events without ever blocking a caller: `record` only queues, one task sends.
 
 Equal events within six minutes are one Event object whose series counts them (client-go's EventBroadcaster does the
 same). An event that every node would write has one name for all of them: the first to create it counts its series,
-the others receive 409 (it exists) and stop. Requests are spaced, so that a thousand problems on a thousand nodes do not become a storm; while the API server
-cannot be reached events wait in a queue of fixed size, and what does not fit is counted and forgotten.
+the others receive 409 (it exists) and stop. Requests are spaced, so that a thousand problems on a thousand nodes do not become a
+storm; while the API server cannot be reached events wait in a queue of fixed size, and those that do not fit are counted and dropped.
 """
 
 import asyncio
@@ -39,18 +39,18 @@ logger = logging.getLogger(__name__)
 
 
 class EventPost(Protocol):
-    """The way to the API server."""
+    """The connection to the API server."""
 
     def send(self, method: str, path: str, body: Mapping[str, object], content_type: str) -> Awaitable[tuple[int, str]]:
-        """The HTTP status and, unless it is 2xx, what the server says. Raises Retryable when there was no answer, or
-        one that asks to come back later."""
+        """Returns the HTTP status and, unless it is 2xx, the server's error text. Raises Retryable if there was no answer, or
+        one that requests a retry later."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class EventTiming:
-    """Seconds. spacing: between requests. memory: after which an equal event is a new one. series: between updates
-    of one series. retry: after the API server could not be reached. farewell: to send what waits when the agent stops."""
+    """Seconds. spacing: between requests. memory: after this, an equal event is a new one. series: between updates
+    of one series. retry: after the API server could not be reached. farewell: to send the queue when the agent stops."""
 
     spacing: float = 0.2
     memory: float = 360.0
@@ -67,7 +67,7 @@ class _Waiting(Struct):
 
 
 class _Sent(Struct):
-    """ours: the Event object is of our making; otherwise its series is for somebody else to count."""
+    """ours: we created the Event object; otherwise another node counts its series."""
 
     name: str
     first: datetime
@@ -77,9 +77,10 @@ class _Sent(Struct):
 
 
 class EventRecorder:
-    """instance: who reports. clock: forward-only seconds; wall: the time of day; suffixes: unique, 16 characters.
+    """Queues events and sends them.
 
-    sent, refused, dropped: events that the server has, would not have, and that found no room in the queue.
+    instance: the reporting agent. clock: forward-only seconds; wall: the time of day; suffixes: unique, 16 characters.
+    sent, refused, dropped: events that the server has, that it refused, and that found no room in the queue.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class EventRecorder:
         self._capacity = capacity
         self._waiting: dict[Event, _Waiting] = {}
         self._sent: dict[Event, _Sent] = {}
-        self._told: set[int] = set()
+        self._logged: set[int] = set()
         self._unforeseen: set[type[Exception]] = set()
         self._unreachable = False
         self._wake = asyncio.Event()
@@ -111,7 +112,7 @@ class EventRecorder:
         self.dropped = 0
 
     def record(self, event: Event) -> None:
-        """Publish an event some time soon. Returns at once, whatever the API server does."""
+        """Queues an event for publication. Returns at once, whatever the API server does."""
         now, moment = self._clock(), self._wall()
         known = self._waiting.get(event)
         if known is not None:
@@ -130,7 +131,7 @@ class EventRecorder:
         self._wake.set()
 
     async def run(self) -> None:
-        """Send until cancelled; what is due then still gets a moment."""
+        """Sends until cancelled; what is due then still gets a moment."""
         try:
             while True:
                 await self._send_due()
@@ -141,7 +142,7 @@ class EventRecorder:
                 except TimeoutError:
                     continue
         except asyncio.CancelledError:
-            await self._say_farewell()
+            await self._send_due_at_end()
             raise
 
     async def _send_due(self) -> None:
@@ -153,7 +154,9 @@ class EventRecorder:
                 if not self._unreachable:
                     self._unreachable = True
                     logger.warning("events cannot be published, trying again: %s", error)
-                self._waiting[event] = self._waiting.pop(event)  # the next attempt is another event's, if there is one
+                self._waiting[event] = self._waiting.pop(
+                    event
+                )  # the next attempt is for another event, if there is one
                 failures += 1
                 await asyncio.sleep(self._timing.retry.seconds(failures))
             except Exception as error:  # noqa: BLE001 - no event is worth the agent
@@ -163,7 +166,7 @@ class EventRecorder:
                 failures = 0
                 await asyncio.sleep(self._timing.spacing)
 
-    async def _say_farewell(self) -> None:
+    async def _send_due_at_end(self) -> None:
         try:
             async with asyncio.timeout(self._timing.farewell):
                 while (event := self._next_due()) is not None:
@@ -178,7 +181,7 @@ class EventRecorder:
         return next((event for event, held in self._waiting.items() if held.due <= now), None)
 
     async def _deliver(self, event: Event) -> None:
-        """One event to the server; it keeps waiting unless the server has decided about it. Raises Retryable."""
+        """Sends one event; it stays queued unless the server has decided about it. Raises Retryable."""
         held = self._waiting[event]
         count, last = held.count, held.last
         before = self._sent.get(event)
@@ -193,19 +196,19 @@ class EventRecorder:
             name = event_name(event, self._suffixes())
             body = creation(event, name=name, instance=self._instance, first=held.first, series=total)
             status, text = await self._post.send("POST", event.path, body, JSON)
-            somebody_elses = event.shared and status == _EXISTS
-            sent = _Sent(name, held.first, total.count, self._clock(), ours=not somebody_elses)
-        self._settle(event, count)
+            written_by_other = event.shared and status == _EXISTS
+            sent = _Sent(name, held.first, total.count, self._clock(), ours=not written_by_other)
+        self._take_off_queue(event, count)
         if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES or status == _EXISTS:
             self.sent += 1
             self._sent.pop(event, None)
             self._sent[event] = sent
         else:
             self.refused += 1
-            self._tell_refusal(event, status, text)
+            self._log_refusal(event, status, text)
 
-    def _settle(self, event: Event, count: int) -> None:
-        """Take `count` occurrences off the queue; those that came meanwhile wait for the series' next update."""
+    def _take_off_queue(self, event: Event, count: int) -> None:
+        """Takes `count` occurrences off the queue; those that came meanwhile wait for the next update of the series."""
         held = self._waiting[event]
         held.count -= count
         if held.count:
@@ -213,13 +216,13 @@ class EventRecorder:
         else:
             del self._waiting[event]
 
-    def _tell_refusal(self, event: Event, status: int, text: str) -> None:
-        level = logging.DEBUG if status in self._told else logging.WARNING
-        self._told.add(status)
+    def _log_refusal(self, event: Event, status: int, text: str) -> None:
+        level = logging.DEBUG if status in self._logged else logging.WARNING
+        self._logged.add(status)
         logger.log(level, "event %s refused status=%d: %s", event.reason, status, text)
 
     def _give_up(self, event: Event, error: Exception) -> None:
-        """An event that cannot even be sent is dropped; the first of its kind is logged with its object."""
+        """Drops an event that cannot even be sent; logs the first one for each type of error, with its object."""
         self._waiting.pop(event, None)
         self.refused += 1
         level = logging.DEBUG if type(error) in self._unforeseen else logging.ERROR
@@ -229,7 +232,7 @@ class EventRecorder:
         logger.log(level, "event %s on %s cannot be sent: %s: %s", event.reason, place, type(error).__name__, error)
 
     def _forget_old(self, now: float) -> None:
-        """Drop what was sent so long ago that an equal event is a new one; the oldest are in front."""
+        """Drops what was sent so long ago that an equal event is a new one; the oldest are in front."""
         while self._sent:
             event, oldest = next(iter(self._sent.items()))
             if now - oldest.at < self._timing.memory:
@@ -238,9 +241,9 @@ class EventRecorder:
 
 
 class ProblemEvents:
-    """Problems of objects as events; each once, when it comes.
+    """Records the problems of objects as events, each once, when it appears.
 
-    uid_of: the uid of an object by kind and key; None when there is no such object.
+    uid_of: returns the uid of an object by kind and key; None if there is no such object.
     """
 
     def __init__(
@@ -255,7 +258,7 @@ class ProblemEvents:
         self._uid_of = uid_of
 
     def problems_changed(self, changes: ProblemChanges) -> None:
-        """Called when problems came or went."""
+        """Called when problems appeared or disappeared."""
         for problem in changes.new:
             event = problem_event(problem, self._node, self._uid_of)
             if event is not None:

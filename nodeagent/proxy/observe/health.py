@@ -1,14 +1,14 @@
-"""Is the agent healthy? Decided from when changes came, when they were programmed, and what the Node object says.
+"""Decides whether the agent is healthy, from when changes came, when they were programmed, and the Node object.
 
 The rules are kube-proxy's (pkg/proxy/healthcheck/proxy_health.go), with two cases it leaves open decided in
-docs/decisions/0030-health-listeners.md. Each family is judged by itself:
+docs/decisions/0030-health-listeners.md. Each family is judged separately:
 
 - healthy until a pass has tried to program it: before, the kernel still holds what the agent's predecessor wrote;
-- healthy while nothing waits, however long ago the last pass was: idle is healthy;
+- healthy while no change waits, however long ago the last pass was: idle is healthy;
 - unhealthy once the oldest change that no successful pass has taken in waits for the timeout or longer. A pass that
-  fails is itself something that waits, even if no object changed.
+  fails counts as a waiting change, even if no object changed.
 
-Times are seconds of a clock that only goes forward; the caller says what time it is. Pure.
+Times are seconds of a clock that only goes forward; the caller passes the present time. Pure.
 """
 
 import json
@@ -27,7 +27,7 @@ _NEVER = "0001-01-01T00:00:00Z"  # Go's zero time, which kube-proxy shows for "n
 
 @dataclass(frozen=True, slots=True)
 class FamilyHealth:
-    """updated: when a pass last succeeded. waiting_since: the age of the oldest change not taken in. None: never, none.
+    """updated: when a pass last succeeded. waiting_since: the age of the oldest change not taken in; None: no change waits.
 
     Both are None until a pass has tried.
     """
@@ -36,23 +36,23 @@ class FamilyHealth:
     waiting_since: float | None = None
 
     def is_late(self, now: float, timeout: float) -> bool:
-        """Whether something waits for `timeout` seconds or longer."""
+        """Returns whether a change waits for `timeout` seconds or longer."""
         return self.waiting_since is not None and now - self.waiting_since >= timeout
 
 
 @dataclass(frozen=True, slots=True)
 class HealthState:
-    """How far each family is. Its methods return the next state."""
+    """The progress of each family. Its methods return the next state."""
 
     families: dict[Family, FamilyHealth]
 
     @classmethod
     def before_any_pass(cls, families: Iterable[Family]) -> "HealthState":
-        """The state at start: no pass has tried, nothing waits."""
+        """Returns the state at the start: no pass has tried, no change waits."""
         return cls(dict.fromkeys(families, FamilyHealth()))
 
     def changed(self, at: float) -> "HealthState":
-        """An object changed: it waits for every family, unless something older does already."""
+        """Returns the state after a change of an object: it waits for every family, unless an older change does already."""
         waiting = {
             family: replace(known, waiting_since=at)
             for family, known in self.families.items()
@@ -61,7 +61,7 @@ class HealthState:
         return HealthState({**self.families, **waiting}) if waiting else self
 
     def passed(self, succeeded: Mapping[Family, bool], *, started: float, finished: float) -> "HealthState":
-        """A pass ended that took in all changes this state knows."""
+        """Returns the state after a pass that took in all changes of this state."""
         after = {}
         for family, success in succeeded.items():
             known = self.families.get(family, FamilyHealth())
@@ -73,18 +73,18 @@ class HealthState:
 
     @property
     def waiting_since(self) -> float | None:
-        """When the oldest change came that some family has not taken in; None: nothing waits."""
+        """The time of the oldest change that some family has not taken in; None: no change waits."""
         return min((at for family in self.families.values() if (at := family.waiting_since) is not None), default=None)
 
     def is_healthy(self, now: float, timeout: float) -> bool:
-        """Whether no family is late."""
+        """Returns whether no family is late."""
         return not any(family.is_late(now, timeout) for family in self.families.values())
 
 
 def health_response(
     path: str, state: HealthState, *, node_eligible: bool, now: float, timeout: float, wall: datetime
 ) -> Response:
-    """The answer of /healthz (which counts the node) and /livez (which does not); 404 for any other path.
+    """Returns the answer of /healthz (which counts the node) and /livez (which does not); 404 for any other path.
 
     wall: the time of day at `now`. `lastUpdated` is `wall` in a good answer: older kube-proxies ran all the time, and
     a reader who compares it with the time of day wants to see that the agent is alive. `healthy` never counts the node.
@@ -115,6 +115,6 @@ def health_response(
 
 
 def go_time(moment: datetime) -> str:
-    """RFC 3339 in UTC as Go writes it: no more digits of a second than it takes."""
+    """Formats a time as Go does: RFC 3339 in UTC, with no more digits of a second than needed."""
     text = moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
     return f"{text.rstrip('0').rstrip('.')}Z"

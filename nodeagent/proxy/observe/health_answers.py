@@ -10,9 +10,9 @@ from nodeagent.runtime.serving.responses import NOT_FOUND, Request, Response
 
 
 class HealthAnswers:
-    """clock: the monitor's. wall: the time of day. node_eligible: asked at every request.
+    """clock: the monitor's. wall: the time of day. node_eligible: called at every request.
 
-    counts: how often each path was answered with each status; paths that are not there count as one.
+    counts: how often each path was answered with each status; unknown paths count as one.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class HealthAnswers:
         self.counts: Counter[tuple[str, int]] = Counter()
 
     def answer(self, request: Request) -> Response:
-        """What is true right now."""
+        """Returns the present answer."""
         response = health_response(
             request.path,
             self._monitor.state,

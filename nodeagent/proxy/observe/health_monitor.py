@@ -1,4 +1,4 @@
-"""Whether programming keeps up, from the queue of changes and the reports of passes."""
+"""Decides whether programming keeps up, from the queue of changes and the reports of passes."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -9,7 +9,7 @@ from nodeagent.proxy.observe.health import HealthState
 
 
 class Queue(Protocol):
-    """Where changes wait for a pass."""
+    """The queue in which changes wait for a pass."""
 
     @property
     def oldest(self) -> float | None:
@@ -18,12 +18,12 @@ class Queue(Protocol):
 
 
 class HealthMonitor:
-    """Reads the queue when it is asked, so that it knows of a change even while a pass hangs over it.
+    """Reads the queue whenever it is called, so that it sees a change even while a pass hangs on it.
 
     queue: read only.
     families: those that are programmed.
     timeout_seconds: how long a change may wait.
-    clock: the one of the queue and the passes.
+    clock: that of the queue and the passes.
     """
 
     def __init__(
@@ -41,22 +41,22 @@ class HealthMonitor:
 
     @property
     def state(self) -> HealthState:
-        """How far each family is."""
+        """The progress of each family."""
         oldest = self._queue.oldest
         return self._reported if oldest is None else self._reported.changed(oldest)
 
     @property
     def oldest_change(self) -> float | None:
-        """When the oldest change came that is not programmed in each family, as a time of `clock`; None: nothing waits."""
+        """The time (of `clock`) of the oldest change that is not programmed in each family; None: no change waits."""
         waiting = (self._queue.oldest, self._reported.waiting_since)
         return min((at for at in waiting if at is not None), default=None)
 
     def passed(self, report: PassReport) -> None:
-        """Take in how a pass ended."""
+        """Takes in the result of a pass."""
         succeeded = {family: table.ok for family, table in report.families.items()}
         before = self._reported.changed(report.started - report.waited_seconds)
         self._reported = before.passed(succeeded, started=report.started, finished=report.finished)
 
     def is_healthy(self) -> bool:
-        """Whether no family is late, whatever happens to the node."""
+        """Returns whether no family is late; the Node object does not count."""
         return self.state.is_healthy(self._clock(), self.timeout_seconds)

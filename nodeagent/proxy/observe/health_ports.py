@@ -1,6 +1,6 @@
-"""Which service answers at which health check port, and at which addresses. Pure.
+"""Decides which service answers at which health check port, and at which addresses. Pure.
 
-The API server hands every healthCheckNodePort out once, manifests may not: of several services with one port the
+The API server allocates every healthCheckNodePort once, manifests may not: of several services with one port the
 oldest has it (then the first by namespace and name), as with every other conflict.
 """
 
@@ -18,7 +18,7 @@ _EVERYTHING = {Family.IPV4: 2**32 - 2**24, Family.IPV6: 2**128 - 1}  # node port
 
 
 class Claim(NamedTuple):
-    """A service that wants a health check port. Sorts by who has it."""
+    """A service that wants a health check port. Sorts by precedence."""
 
     age: str
     key: ObjectKey
@@ -26,7 +26,7 @@ class Claim(NamedTuple):
 
 
 class HealthPorts:
-    """All claims, followed by what changes in the services' states; the cost of an update does not grow with them."""
+    """All claims, updated with the services' states; the cost of an update does not grow with their number."""
 
     def __init__(self) -> None:
         self._port_by_service: dict[ObjectKey, int] = {}
@@ -38,7 +38,7 @@ class HealthPorts:
         return self._claims_by_port.keys()
 
     def update(self, changed: Mapping[ObjectKey, ServiceState | None]) -> set[int]:
-        """Take changed services in (None: gone); the ports that must be looked at again."""
+        """Takes in changed services (None: deleted); returns the ports that must be updated."""
         touched = set()
         for key, state in changed.items():
             before = self._port_by_service.pop(key, None)
@@ -55,12 +55,12 @@ class HealthPorts:
         return touched
 
     def owner(self, port: int) -> Claim | None:
-        """The claim of the service that has the port; None when nobody claims it."""
+        """Returns the claim of the service that has the port; None if no service claims it."""
         claims = self._claims_by_port.get(port)
         return claims[0] if claims else None
 
     def losers(self, port: int) -> tuple[ObjectKey, ...]:
-        """Who wants the port too, and does not get it."""
+        """Returns the services that want the port too, and do not get it."""
         return tuple(claim.key for claim in self._claims_by_port.get(port, ())[1:])
 
     def _withdraw(self, port: int, key: ObjectKey) -> None:
@@ -74,9 +74,9 @@ class HealthPorts:
 def listening_addresses(
     family: Family, node_port_cidrs: Iterable[str], node_addresses: Iterable[str]
 ) -> tuple[str, ...]:
-    """Where health check ports of a family are served: where node ports are.
+    """Returns where health check ports of a family are served: where node ports are.
 
-    node_port_cidrs: disjoint, without loopback. The wildcard address when they are everything; else those of the
+    node_port_cidrs: disjoint, without loopback. If they cover everything, the wildcard address is returned; else those of the
     node's addresses that are in them. IPv6 link-local addresses have no meaning without an interface and are left out.
     """
     networks = [ip_network(cidr) for cidr in node_port_cidrs if family_of(cidr) is family]

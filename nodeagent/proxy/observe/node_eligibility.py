@@ -1,15 +1,15 @@
-"""May load balancers send traffic to this node, as far as its Node object tells?"""
+"""Decides whether load balancers may send traffic to this node, by its Node object."""
 
 from typing import Protocol
 
 from nodeagent.model.objects import Node
 
 TAINT_TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
-"""Put on a node that the cluster autoscaler is about to remove (autoscaler, utils/taints); any value, any effect."""
+"""The taint of a node that the cluster autoscaler is about to remove (autoscaler, utils/taints); any value, any effect."""
 
 
 class NodeStore(Protocol):
-    """What is known of the Node object."""
+    """The known state of the Node object."""
 
     @property
     def node(self) -> Node | None: ...
@@ -18,10 +18,10 @@ class NodeStore(Protocol):
 
 
 def is_node_eligible(node: Node | None, *, gone: bool) -> bool:
-    """Whether load balancers may send traffic here.
+    """Returns whether load balancers may send traffic here.
 
-    node: the last that was seen; gone: the API server says that it does not exist. Neither: not known yet, which is no reason
-    to take the node out while its rules still work.
+    node: as last seen; gone: the API server reported that it does not exist. Neither: not known yet, which is no reason
+    to remove the node while its rules still work.
     """
     if gone:
         return False
@@ -32,15 +32,15 @@ def is_node_eligible(node: Node | None, *, gone: bool) -> bool:
 
 
 class NodeEligibility:
-    """absence_counts: whether a source without the Node says that it was removed. Manifests need not have one: only an
-    API server can tell that."""
+    """absence_counts: whether a source without the Node proves that it was deleted. Manifests need not have one: only an
+    API server can prove that."""
 
     def __init__(self, store: NodeStore, *, absence_counts: bool) -> None:
         self._store = store
         self._absence_counts = absence_counts
 
     def __call__(self) -> bool:
-        """Whether load balancers may send traffic here, as of now."""
+        """Returns whether load balancers may send traffic here now."""
         if self._store.node_gone and not self._absence_counts:
             return True
         return is_node_eligible(self._store.node, gone=self._store.node_gone)

@@ -1,4 +1,4 @@
-"""What is written about passes, and one line for every problem that comes or goes."""
+"""Logs passes, and one line for every problem that appears or disappears."""
 
 import logging
 from collections.abc import Callable
@@ -15,19 +15,19 @@ logger = logging.getLogger(__name__)
 SUMMARY_SECONDS = 1.0
 """Between two summaries of passes."""
 PROBLEM_LINES = 20
-"""Of many problems that come or go at once, this many are written out, and how many more there are."""
+"""Of many problems that appear or disappear at once, so many are written, and the number of the others."""
 
 
 class Later(Protocol):
-    """Who calls something in so many seconds (`loop.call_later`)."""
+    """Calls `action` after so many seconds (`loop.call_later`)."""
 
     def __call__(self, seconds: float, action: Callable[[], None], /) -> object: ...
 
 
 class PassLog:
-    """What passes did: a summary of those that changed something, at most once a second; each of them for debugging.
+    """Logs what passes did: a summary of those that changed something, at most once a second; each of them at debug level.
 
-    The first pass, and the first change after a second without a line, are written at once.
+    The first pass, and the first change after a second without a line, are logged at once.
     """
 
     def __init__(self, later: Later) -> None:
@@ -54,7 +54,7 @@ class PassLog:
             self._write()
 
     def flush(self) -> None:
-        """Write what has not been written yet."""
+        """Writes what has not been written yet."""
         latest, self._latest = self._latest, None
         if latest is not None:
             logger.info("sync done passes=%d %s", self._passes, _figures(latest, self._elements, self._longest))
@@ -69,10 +69,10 @@ class PassLog:
 
 
 class ProblemLog:
-    """A line for each problem that comes (warning) or goes (info)."""
+    """Logs a line for each problem that appears (warning) or disappears (info)."""
 
     def problems_changed(self, changes: ProblemChanges) -> None:
-        """Called when problems came or went."""
+        """Called when problems appeared or disappeared."""
         self._write(changes.new, logging.WARNING, "problem: %s")
         self._write(changes.solved, logging.INFO, "solved: %s")
 

@@ -1,22 +1,22 @@
-"""All observers of a pass, called in one order; none of them can end the agent."""
+"""Calls all observers of a pass in one order; none of them can end the agent."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from nodeagent.model.reports import PassReport
-from nodeagent.proxy.observe.last_guard import LastGuard
+from nodeagent.proxy.observe.last_guard import ObserverGuard
 from nodeagent.proxy.observe.problem_board import ProblemBoard, ProblemChanges
 from nodeagent.proxy.observe.status_line import StatusLine
 
 
 class PassListener(Protocol):
-    """Hears of every pass. What it raises is logged once."""
+    """Receives the report of every pass. What it raises is logged once."""
 
     def passed(self, report: PassReport) -> None: ...
 
 
 class StatusReader(Protocol):
-    """Who shows one line about us (systemd)."""
+    """Shows one line about the agent (systemd)."""
 
     def status(self, text: str) -> None: ...
 
@@ -38,8 +38,8 @@ class PassObservers:
         self._board = board
         self._status_line = status_line
         self._reader = reader
-        self._tell_ready = ready
-        self._guard = LastGuard()
+        self._on_ready = ready
+        self._guard = ObserverGuard()
         self._ready = False
 
     @property
@@ -55,11 +55,11 @@ class PassObservers:
         status = self._status_line.passed(report, len(self._board.problems))
         if report.programmed and not self._ready:
             self._ready = True
-            self._tell_ready(status)
+            self._on_ready(status)
         else:
             self._reader.status(status)
 
-    def problems_changed(self, changes: ProblemChanges) -> None:  # noqa: ARG002 - what counts is how many there are
-        """Called when problems came or went, which needs no pass: a file that cannot be read changes no object."""
+    def problems_changed(self, changes: ProblemChanges) -> None:  # noqa: ARG002 - only their number matters
+        """Called when problems appeared or disappeared, which needs no pass: a file that cannot be read changes no object."""
         if self._ready:
             self._reader.status(self._status_line.counted(len(self._board.problems)))

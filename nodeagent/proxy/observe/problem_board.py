@@ -1,4 +1,4 @@
-"""All that is wrong right now, from every part that says so, and what came and went since it was last asked."""
+"""Collects all present problems from every part of the agent, and reports what appeared and disappeared."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -8,26 +8,26 @@ from typing import NamedTuple, Protocol
 from nodeagent.model.problem import Problem
 
 _NAMED = 5
-"""Of the objects that a listener failed over, this many are named."""
+"""So many of the objects on which a listener failed are named."""
 
 logger = logging.getLogger(__name__)
 
 
 class ProblemChanges(NamedTuple):
-    """What came and what went, each sorted."""
+    """The problems that appeared and those that disappeared, each sorted."""
 
     new: tuple[Problem, ...]
     solved: tuple[Problem, ...]
 
 
 class ProblemListener(Protocol):
-    """Hears of problems once when they come and once when they go; must not block. What it raises is logged."""
+    """Is notified of problems once when they appear and once when they disappear; must not block. What it raises is logged."""
 
     def problems_changed(self, changes: ProblemChanges) -> None: ...
 
 
 class ProblemBoard:
-    """Each source replaces what it said before. A problem that two sources have is one; it goes when both drop it."""
+    """Each source replaces its own problems. A problem of two sources is one; it disappears when both drop it."""
 
     def __init__(self, listeners: Iterable[ProblemListener] = ()) -> None:
         self._listeners = list(listeners)
@@ -36,19 +36,19 @@ class ProblemBoard:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """All that are there now, of all sources, each once, sorted."""
+        """All present problems, of all sources, each once, sorted."""
         return tuple(sorted(self._known))
 
     def add(self, listener: ProblemListener) -> None:
-        """Let the listener hear of every change from now on, after those who do already."""
+        """Notifies this listener of every change from now on, after the present ones."""
         self._listeners.append(listener)
 
     def reporter(self, source: str) -> Callable[[Iterable[Problem]], None]:
-        """What takes all problems of this source, each time it is called."""
+        """Returns a function that replaces all problems of this source."""
         return partial(self.replace, source)
 
     def replace(self, source: str, problems: Iterable[Problem]) -> None:
-        """Take these as all problems of this source; tells the listeners if that makes a difference."""
+        """Replaces all problems of this source; notifies the listeners if that makes a difference."""
         latest = tuple(problems)
         if latest == self._by_source.get(source, ()):
             return

@@ -1,4 +1,4 @@
-"""What others learn of the agent: the log, the status line, health servers, events."""
+"""All reports of the agent: the log, the status line, health servers, events."""
 
 import asyncio
 import secrets
@@ -19,12 +19,11 @@ from nodeagent.runtime.serving.http import Answer, HttpServer
 
 
 class Reporting:
-    """Make it and use it inside one event loop.
+    """Create and use it inside one event loop.
 
-    board: all that is wrong. health_answers: what the health server answers. reader: shows the status line. ready: called with
+    board: all present problems. health_answers: the answers of the health server. reader: shows the status line. ready: called with
     that line after the first pass that programmed a family. healthz: address and port of the health server, None for
-    none. hard_fail: raise BindFailed when that is taken. listeners: who else hears
-    of every pass.
+    none. hard_fail: raise BindFailed if that is in use. listeners: further listeners to every pass.
     """
 
     def __init__(
@@ -49,12 +48,12 @@ class Reporting:
         self._answers = health_answers
         self._healthz = None if healthz is None else self._health_server(*healthz, hard_fail=hard_fail)
         self.service_health = ServiceHealth(is_healthy=health.is_healthy, report=board.reporter("service health"))
-        told: tuple[PassListener, ...] = (self._pass_log, health, self.service_health, *listeners)
-        self.observers = PassObservers(told, board, StatusLine(node_name), reader, ready=ready)
+        all_listeners: tuple[PassListener, ...] = (self._pass_log, health, self.service_health, *listeners)
+        self.observers = PassObservers(all_listeners, board, StatusLine(node_name), reader, ready=ready)
         board.add(self.observers)
 
     def publish_events(self, post: EventPost, uid_of: Callable[[str, ObjectKey], str | None]) -> None:
-        """Make events of problems that come from now on; `run` sends them. uid_of: see `ProblemEvents`."""
+        """Makes events of problems from now on; `run` sends them. uid_of: see `ProblemEvents`."""
         self._recorder = EventRecorder(
             post,
             instance=f"{CONTROLLER}-{self._node_name}",
@@ -65,7 +64,7 @@ class Reporting:
         self._board.add(ProblemEvents(self._recorder.record, node=node_regarding(self._node_name), uid_of=uid_of))
 
     async def run(self) -> None:
-        """Answer, and send events, until cancelled. Raises BindFailed with `hard_fail`."""
+        """Answers, and sends events, until cancelled. Raises BindFailed with `hard_fail`."""
         async with asyncio.TaskGroup() as tasks:
             if self._recorder is not None:
                 self._recorder.record(starting(node_regarding(self._node_name)))
@@ -77,7 +76,7 @@ class Reporting:
                 tasks.create_task(self._metrics.run(), name="metrics server")
 
     def serve_metrics(self, place: tuple[str, int], answer: Answer, *, hard_fail: bool) -> None:
-        """Let `run` answer at this address and port, too."""
+        """Makes `run` answer at this address and port, too."""
         self._metrics = HttpServer(
             *place,
             answer,
@@ -88,7 +87,7 @@ class Reporting:
         )
 
     def flush(self) -> None:
-        """Write what the log has held back."""
+        """Writes what the log has not written yet."""
         self._pass_log.flush()
 
     def _health_server(self, host: str, port: int, *, hard_fail: bool) -> HttpServer:

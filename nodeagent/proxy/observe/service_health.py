@@ -1,4 +1,4 @@
-"""Health check ports of services: an HTTP listener for each, kept equal to what the services want.
+"""Health check ports of services: keeps an HTTP listener for each.
 
 A load balancer asks at healthCheckNodePort whether this node has endpoints of the service (kube-proxy,
 pkg/proxy/healthcheck/service_health.go); path and method do not matter. A listener of a family opens after a pass
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def service_response(key: ObjectKey, local_endpoints: int, *, healthy: bool) -> Response:
-    """The answer for a service with so many local ready endpoint addresses, by an agent in this state."""
+    """Returns the answer for a service with so many local ready endpoint addresses, by an agent in this state."""
     document = {
         "service": {"namespace": key.namespace, "name": key.name},
         "localEndpoints": local_endpoints,
@@ -42,8 +42,8 @@ def service_response(key: ObjectKey, local_endpoints: int, *, healthy: bool) -> 
 class ServiceHealth:
     """Opens and closes the listeners.
 
-    is_healthy: asked at every request. report: called with all problems, at every change.
-    retry_seconds: between attempts at a port that is taken.
+    is_healthy: called at every request. report: called with all problems, at every change.
+    retry_seconds: between attempts at a port that is in use.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ServiceHealth:
         self._wake = asyncio.Event()
 
     def passed(self, report: PassReport) -> None:
-        """Take in what a pass changed; costs no more than the changes."""
+        """Takes in what a pass changed; costs no more than the changes."""
         self._dirty |= self._ports.update(report.changed)
         if not report.programmed <= self._programmed or report.node.node_port_cidrs != self._node_port_cidrs:
             self._programmed |= report.programmed
@@ -81,7 +81,7 @@ class ServiceHealth:
             self._wake.set()
 
     def node_addresses_changed(self, addresses: Iterable[str]) -> None:
-        """Take in all addresses of the node; listeners at some of them follow."""
+        """Takes in all addresses of the node; listeners at some of them are updated."""
         if self._node_addresses is None:
             self._dirty.update(self._ports.ports)
         self._node_addresses = frozenset(addresses)
@@ -89,7 +89,7 @@ class ServiceHealth:
         self._wake.set()
 
     async def run(self) -> None:
-        """Keep the listeners right until cancelled; all are closed then."""
+        """Keeps the listeners up to date until cancelled, and then closes all."""
         listeners = HttpListeners(self._answer)
         loop = asyncio.get_running_loop()
         attempted = loop.time()
@@ -101,10 +101,10 @@ class ServiceHealth:
                 again = bool(self._dirty & self._failed)
                 failed = frozenset(self._failed)
                 while self._dirty:
-                    await self._settle_or_tell(self._dirty.pop(), listeners)
+                    await self._update_or_report(self._dirty.pop(), listeners)
                 if again or self._failed - failed:
                     attempted = loop.time()
-                self._tell()
+                self._report_changes()
         finally:
             self._open.clear()
             await listeners.close()
@@ -119,7 +119,7 @@ class ServiceHealth:
             self._dirty.update(self._ports.ports)
 
     async def _wait(self, attempted: float) -> None:
-        """Until there is something to do: at once after a change, in a while after a failure."""
+        """Waits until there is something to do: at once after a change, later after a failure."""
         patience = None if not self._failed else attempted + self._retry_seconds
         try:
             async with asyncio.timeout_at(patience):
@@ -128,10 +128,10 @@ class ServiceHealth:
             return
         self._wake.clear()
 
-    async def _settle_or_tell(self, port: int, listeners: HttpListeners) -> None:
-        """Bring one port to what its owner wants; whatever goes wrong with it is its owner's problem alone."""
+    async def _update_or_report(self, port: int, listeners: HttpListeners) -> None:
+        """Updates the listeners of one port; any error is a problem of its owner only."""
         try:
-            await self._settle(port, listeners)
+            await self._update_listeners(port, listeners)
         except Exception as error:
             owner = self._ports.owner(port)
             subject = f"Service {owner.key}" if owner is not None else f"health check port {port}"
@@ -141,8 +141,8 @@ class ServiceHealth:
             detail = f"internal error at port {port}: {type(error).__name__}: {error}"
             self._problems_by_port[port] = (Problem(subject, FAILED, detail),)
 
-    async def _settle(self, port: int, listeners: HttpListeners) -> None:
-        """Bring one port to what its owner wants."""
+    async def _update_listeners(self, port: int, listeners: HttpListeners) -> None:
+        """Opens and closes the listeners of one port as its owner wants."""
         owner = self._ports.owner(port)
         opened = self._open.setdefault(port, {})
         wanted = self._addresses_for(port, owner)
@@ -176,14 +176,14 @@ class ServiceHealth:
             return ()
         if port not in PORTS:
             claimants = (owner.key, *self._ports.losers(port))
-            return tuple(Problem(f"Service {key}", FAILED, f"health check port {port} is no port") for key in claimants)
+            return tuple(Problem(f"Service {key}", FAILED, f"health check port {port} is not a port number") for key in claimants)
         problems = [
             Problem(f"Service {loser}", FAILED, f"health check port {port} belongs to Service {owner.key}")
             for loser in self._ports.losers(port)
         ]
         if failures:
-            told = ", ".join(f"{address}: {reason}" for address, reason in failures.items())
-            detail = f"cannot listen on port {port} ({told}); tried again every {self._retry_seconds:g} seconds"
+            listed = ", ".join(f"{address}: {reason}" for address, reason in failures.items())
+            detail = f"cannot listen on port {port} ({listed}); tried again every {self._retry_seconds:g} seconds"
             problems.append(Problem(f"Service {owner.key}", FAILED, detail))
         for family in owner.local_endpoints:
             if self._node_addresses is not None and self._wanted.get(family) == ():
@@ -191,7 +191,7 @@ class ServiceHealth:
                 problems.append(Problem(f"Service {owner.key}", FAILED, detail))
         return tuple(problems)
 
-    def _tell(self) -> None:
+    def _report_changes(self) -> None:
         problems = tuple(sorted(problem for found in self._problems_by_port.values() for problem in found))
         if problems != self._reported:
             self._reported = problems

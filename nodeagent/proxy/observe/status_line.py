@@ -1,4 +1,4 @@
-"""What is served, in one line for people: counts that follow the passes."""
+"""The present state in one line for users: counts that follow the passes."""
 
 from nodeagent.model.frontend import Backend, Route, ServiceState
 from nodeagent.model.names import ObjectKey
@@ -16,7 +16,7 @@ class StatusLine:
         self._parts = [f"nothing programmed on {node_name} yet"]
 
     def passed(self, report: PassReport, problems: int) -> str:
-        """The line after this pass; must be called for every pass. problems: how many there are, of all parts."""
+        """Returns the line after this pass; must be called for every pass. problems: the number of all problems."""
         for key, state in report.changed.items():
             now = 0 if state is None else _endpoints(state)
             self._total += now - self._endpoints.pop(key, 0)
@@ -32,12 +32,12 @@ class StatusLine:
         return self.counted(problems)
 
     def counted(self, problems: int) -> str:
-        """The line as of the last pass, with so many problems."""
+        """Returns the line as of the last pass, with this number of problems."""
         return "; ".join((*self._parts, counted(problems, "problem")) if problems else self._parts)
 
 
 def _endpoints(state: ServiceState) -> int:
-    """Distinct ones; the frontends of a port have the same route."""
+    """Counts distinct endpoints; the frontends of a port have the same route."""
     routes: dict[int, Route] = {}
     for frontend in state.frontends:
         for route in (frontend.route, frontend.short_circuit):

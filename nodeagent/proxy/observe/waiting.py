@@ -1,4 +1,4 @@
-"""While the agent waits for its source it says for what, and shows that it is alive."""
+"""Logs what the agent waits for while it waits for its source, and sends heartbeats."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Heartbeat(Protocol):
-    """The watchdog that ends us when we make no progress."""
+    """The watchdog that ends the agent if it makes no progress."""
 
     def beat(self) -> None: ...
 
@@ -29,8 +29,8 @@ class Store(Protocol):
 
 
 class StartWait:
-    """source: for people, where the objects come from. say: called with each line, beside the log. hint: what to do, when the
-    source does not answer; empty where nothing is known."""
+    """source: where the objects come from, as text for users. say: called with each line, besides the log. hint: what to do if the
+    source does not answer; empty if nothing is known."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class StartWait:
         self._beat_seconds = beat_seconds
 
     def __str__(self) -> str:
-        """What is missing, and what is known of why."""
+        """Returns what is missing, and what is known about the cause."""
         awaited = self._store.awaited
         missing = f"waiting for {', '.join(awaited)} from {self._source}" if awaited else "programming"
         shown = _shown(self._store.problems)
         return "; ".join([missing, *shown, *([self._hint] if awaited and shown and self._hint else [])])
 
     async def until(self, listed: Coroutine[None, None, None]) -> None:
-        """Return when `listed` does."""
+        """Waits for `listed`, with log lines and heartbeats."""
         loop = asyncio.get_running_loop()
         began = said = loop.time()
         waiting = asyncio.ensure_future(listed)
@@ -76,5 +76,5 @@ class StartWait:
 
 
 def _shown(problems: Iterable[Problem], most: int = 2) -> list[str]:
-    """Some of them; those of one cause differ in the resource only."""
+    """Returns some of them; those of one cause differ in the resource only."""
     return [problem.detail for problem in problems][:most]

@@ -23,7 +23,7 @@ from nodeagent.cli.node_view import Access, look_at_node
 from nodeagent.diagnosis.checks.finding import Result
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
-from nodeagent.proxy.observe.admin.admin_client import AgentClient, Hangs, NoAgent, find_agent
+from nodeagent.proxy.observe.admin.admin_client import AgentClient, AgentHangs, NoAgent, find_agent
 from nodeagent.proxy.observe.admin.admin_documents import (
     ClusterDns,
     KnownProblem,
@@ -33,7 +33,7 @@ from nodeagent.proxy.observe.admin.admin_documents import (
     Transaction,
 )
 from nodeagent.proxy.observe.admin.admin_server import AdminServer
-from nodeagent.proxy.observe.admin.place import beside, listen_at, network_namespace, sweep
+from nodeagent.proxy.observe.admin.place import listen_at, namespaced_path, network_namespace, sweep
 
 T = TypeVar("T")
 PATIENCE = 60.0
@@ -133,14 +133,14 @@ def test_an_agent_that_says_nothing_is_told_from_one_that_is_not_there(
     path = tmp_path / "agent.sock"
     with pytest.raises(NoAgent, match="no agent answers at") as missing:
         find_agent(path, path)
-    assert not isinstance(missing.value, Hangs)
+    assert not isinstance(missing.value, AgentHangs)
     assert agent_finding(path).result is Result.NOTE
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(path))
         silent.listen()
-        with pytest.raises(Hangs, match=r"is there and has said nothing for 0.1 s: it hangs"):
+        with pytest.raises(AgentHangs, match=r"exists, but has not answered for 0.1 s: it hangs"):
             find_agent(path, path)
-        with pytest.raises(Hangs):
+        with pytest.raises(AgentHangs):
             find_agent(None, path)
         found = agent_finding(path)
         assert (found.result, "systemctl restart nodeagent" in found.cure) == (Result.FAILED, True)
@@ -166,7 +166,7 @@ def test_an_agent_that_hangs_in_another_namespace_is_not_ours(
         with pytest.raises(NoAgent) as told:
             find_agent(None, path)
         silent.kill()
-    assert isinstance(told.value, Hangs) != elsewhere
+    assert isinstance(told.value, AgentHangs) != elsewhere
     assert ("in another network namespace" in str(told.value)) == elsewhere
 
 
@@ -217,7 +217,7 @@ def test_a_second_agent_listens_beside_the_first_and_is_found_there(tmp_path: Pa
 
     with pytest.raises(NoAgent, match="in another network namespace"):
         ask_both()
-    assert served(path, ask_second, view=View(namespace=1)) == [beside(path), path]
+    assert served(path, ask_second, view=View(namespace=1)) == [namespaced_path(path), path]
 
 
 def test_a_place_that_cannot_be_had_is_told_and_tried_again(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_nobody_and_strangers_are_one_line(tmp_path: Path) -> None:
             caller.setblocking(False)
             await loop.sock_sendall(caller, b"SSH-2.0\r\n")
             caller.close()
-            with pytest.raises(NoAgent, match=r"no agent|what answers is no agent"):
+            with pytest.raises(NoAgent, match=r"no agent|what answers is not an agent"):
                 await asking
 
         asyncio.run(ask())
@@ -342,7 +342,7 @@ def test_the_shell_completes_services_and_nodes_that_the_agent_knows(
 
 
 def test_what_cannot_be_looked_for_is_kept(tmp_path: Path) -> None:
-    left = beside(tmp_path / "agent.sock")
+    left = namespaced_path(tmp_path / "agent.sock")
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(left))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

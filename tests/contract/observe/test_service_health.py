@@ -248,7 +248,7 @@ def test_a_number_that_is_no_port_is_the_services_problem(
             await until(lambda: bool(bench.problems))
             await becomes_open(port)
             assert [str(problem) for problem in bench.problems] == [
-                f"Service default/bad: FailedToStartServiceHealthcheck: health check port {wrong} is no port"
+                f"Service default/bad: FailedToStartServiceHealthcheck: health check port {wrong} is not a port number"
             ]
             bench.part.passed(passed(gone=("bad",)))
             await until(lambda: not bench.problems)

@@ -71,7 +71,7 @@ def test_a_socket_that_is_not_open_to_one_is_told_from_an_agent_that_is_not_ther
     done = node.run(*WITHOUT_OVERRIDE, command, "--socket", str(place))
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.startswith(
-        f"nodeagent: the agent's socket {place} is not open to you: ask as root, or as a member"
+        f"nodeagent: the agent's socket {place} is not open to you: run the command as root, or as a member"
     )
     assert len(done.stderr.splitlines()) == 1
     assert "start it" not in done.stderr

@@ -1,4 +1,4 @@
-"""Questions to the agent of this machine, for commands. Blocking."""
+"""Queries the agent of this machine, for commands. Blocking."""
 
 import http.client
 import json
@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from nodeagent.proxy.observe.admin.admin_documents import Status
-from nodeagent.proxy.observe.admin.place import beside, listener_namespace, network_namespace
+from nodeagent.proxy.observe.admin.place import listener_namespace, namespaced_path, network_namespace
 
 T = TypeVar("T")
 
@@ -18,15 +18,15 @@ TIMEOUT_SECONDS = 10.0
 
 
 class NoAgent(Exception):
-    """Nobody to ask; one line says where was looked and what was found."""
+    """There is no agent to ask; one line says where the command looked and what it found."""
 
 
-class MayNotAsk(NoAgent):
-    """The socket is not open to this process; the line says to whom it is."""
+class SocketForbidden(NoAgent):
+    """This process has no permission for the socket; the line says who has."""
 
 
-class Hangs(NoAgent):
-    """One is there and says nothing."""
+class AgentHangs(NoAgent):
+    """An agent exists but does not answer."""
 
 
 class _Connection(http.client.HTTPConnection):
@@ -43,21 +43,21 @@ class _Connection(http.client.HTTPConnection):
 
 
 class AgentClient:
-    """Asks the agent that listens at one path."""
+    """Queries the agent that listens at one path."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def ask(self, what: str, kind: type[T]) -> T:
-        """The answer to ``GET /v1/WHAT``. Raises NoAgent."""
+        """Returns the answer to ``GET /v1/WHAT``. Raises NoAgent."""
         return msgspec.json.decode(b"".join(self.lines(what)), type=kind)
 
     def lines(self, what: str) -> Iterator[bytes]:
-        """The same, line by line as they come. Raises NoAgent."""
+        """Yields the answer line by line, as the lines come. Raises NoAgent."""
         yield from self._exchange("GET", f"/v1/{what}", None)
 
     def set_log_level(self, level: str) -> None:
-        """Change the level of the agent's log. Raises NoAgent."""
+        """Changes the level of the agent's log. Raises NoAgent."""
         list(self._exchange("PUT", "/v1/log-level", json.dumps({"level": level}).encode()))
 
     def _exchange(self, method: str, path: str, body: bytes | None) -> Iterator[bytes]:
@@ -69,21 +69,23 @@ class AgentClient:
                 raise NoAgent(f"{self.path}: {answer.read().decode(errors='replace').strip()}")
             yield from answer
         except PermissionError as error:
-            who = "ask as root, or as a member of the group that reporting.socketGroup names"
-            raise MayNotAsk(f"the agent's socket {self.path} is not open to you: {who}") from error
+            who = "run the command as root, or as a member of the group that reporting.socketGroup names"
+            raise SocketForbidden(f"the agent's socket {self.path} is not open to you: {who}") from error
         except TimeoutError as error:
             seconds = f"{TIMEOUT_SECONDS:g} s"
-            raise Hangs(f"the agent at {self.path} is there and has said nothing for {seconds}: it hangs") from error
+            raise AgentHangs(
+                f"the agent at {self.path} exists, but has not answered for {seconds}: it hangs"
+            ) from error
         except OSError as error:
             raise NoAgent(f"no agent answers at {self.path}: {error.strerror or error}") from error
         except http.client.HTTPException as error:
-            raise NoAgent(f"{self.path}: what answers is no agent: {type(error).__name__}") from error
+            raise NoAgent(f"{self.path}: what answers is not an agent: {type(error).__name__}") from error
         finally:
             connection.close()
 
 
 def find_agent(path: Path | None, usual: Path) -> tuple[AgentClient, Status]:
-    """The agent at `path`, or, without a path, the one of this network namespace at `usual` or beside it.
+    """Returns the agent at `path` or, without a path, the one of this network namespace at `usual` or next to it, and its status.
 
     Raises NoAgent.
     """
@@ -91,12 +93,12 @@ def find_agent(path: Path | None, usual: Path) -> tuple[AgentClient, Status]:
         client = AgentClient(path)
         return client, client.ask("status", Status)
     reasons: list[NoAgent] = []
-    for place in (beside(usual), usual):
+    for place in (namespaced_path(usual), usual):
         client = AgentClient(place)
         try:
             status = client.ask("status", Status)
         except NoAgent as error:
-            namespace = listener_namespace(place) if isinstance(error, Hangs) else None
+            namespace = listener_namespace(place) if isinstance(error, AgentHangs) else None
             foreign = namespace not in (None, network_namespace())
             reasons.append(NoAgent(f"{error}, in another network namespace (--socket asks it)") if foreign else error)
             continue
@@ -104,4 +106,4 @@ def find_agent(path: Path | None, usual: Path) -> tuple[AgentClient, Status]:
             return client, status
         where = "in another network namespace (--socket asks it)"
         reasons.append(NoAgent(f"the agent at {place} is of node {status.node}, {where}"))
-    raise next((one for one in reasons if isinstance(one, Hangs)), reasons[-1])
+    raise next((one for one in reasons if isinstance(one, AgentHangs)), reasons[-1])

@@ -1,4 +1,4 @@
-"""What is answered at the admin socket, as values."""
+"""The answers at the admin socket, as values."""
 
 from msgspec import Raw, Struct
 
@@ -10,7 +10,7 @@ from nodeagent.model.unwatched import UnwatchedService
 
 
 class Status(Struct, frozen=True, kw_only=True):
-    """How the agent is. network_namespace: its number. awaited: what it waits for; empty when it has all it needs."""
+    """The state of the agent. network_namespace: its number. awaited: what the agent waits for; empty if it has all it needs."""
 
     node: str
     version: str
@@ -29,11 +29,12 @@ class Status(Struct, frozen=True, kw_only=True):
 
 
 class WorldHead(Struct, frozen=True, kw_only=True):
-    """The first line of the world. context, program: the translation's and, by family, the rules' options.
+    """The first line of the world. context, program: of the translation and, by family, of the rules' options.
 
-    interface: the service interface's name; None: there shall be none. own_addresses: what it carries beside ClusterIPs.
-    strays: unless one Service is asked for that has slices: the names of Services that only slices carry. taken: for one Service:
-    which addresses of its endpoints lead to Services. unwatched: for one Service that the agent does not hold: what its source says.
+    interface: the service interface's name; None: there shall be no interface. own_addresses: what it carries besides ClusterIPs.
+    strays: the Services that slices name but that are not held, unless the query is for one Service that has slices. taken: for one
+    Service: which addresses of its endpoints lead to Services. unwatched: for one Service that the agent does not hold: what its
+    source has.
     """
 
     status: Status
@@ -48,7 +49,7 @@ class WorldHead(Struct, frozen=True, kw_only=True):
 
 
 class WorldService(Struct, frozen=True, kw_only=True):
-    """One of the lines that follow. state: what the agent wants for it, conflicts settled; None: nothing."""
+    """One of the lines that follow. state: the desired state, conflicts resolved; None: there is nothing to program."""
 
     key: ObjectKey
     service: Service | None
@@ -57,9 +58,9 @@ class WorldService(Struct, frozen=True, kw_only=True):
 
 
 class ClusterDns(Struct, frozen=True, kw_only=True):
-    """How an agent answers names. enabled: whether it does; if not, it holds no headless Services. addresses: where.
-    namespaces: all it knows of. upstreams, stub_zones: who is asked for other names, and for those of a zone; no upstreams: the
-    node's resolvers. running: the address that was asked about, with the namespaces of the pods that run there."""
+    """How an agent answers DNS queries. enabled: whether it does; if not, it holds no headless Services. addresses: where.
+    namespaces: all known ones. upstreams, stub_zones: the servers for other names, and for those of a zone; no upstreams: the
+    node's resolvers. running: the queried address, with the namespaces of the pods that have it."""
 
     enabled: bool
     zones: tuple[str, ...] = ()
@@ -74,7 +75,7 @@ class ClusterDns(Struct, frozen=True, kw_only=True):
 
 
 class KnownProblem(Struct, frozen=True):
-    """A problem and when it came (RFC 3339, UTC)."""
+    """A problem and when it appeared (RFC 3339, UTC)."""
 
     since: str
     subject: str
@@ -108,7 +109,7 @@ class Transaction(Struct, frozen=True):
 class TableBelief(Struct, frozen=True):
     """What the agent believes of the table of one family; `known` is false until the kernel has been read.
 
-    elements: how many there are in each set.
+    elements: the number of elements in each set.
     """
 
     family: str

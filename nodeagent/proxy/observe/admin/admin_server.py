@@ -1,4 +1,4 @@
-"""HTTP over the admin socket. Who may connect is decided by the mode and the group of the socket."""
+"""HTTP over the admin socket. The mode and the group of the socket decide who may connect."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from nodeagent.proxy.observe.admin.admin_documents import (
     TableBelief,
     Transaction,
 )
-from nodeagent.proxy.observe.admin.place import beside, listen_at, sweep
+from nodeagent.proxy.observe.admin.place import listen_at, namespaced_path, sweep
 
 SOCKET_MODE = 0o660
 RETRY_SECONDS = 5.0
@@ -41,15 +41,15 @@ class View(Protocol):
     def cluster_dns(self, pod: str | None) -> ClusterDns: ...
 
     def world(self, only: ObjectKey | None) -> AsyncIterator[bytes]:
-        """A line of JSON for the head, and one for each Service."""
+        """Yields a line of JSON for the head, and one for each Service."""
         ...
 
 
 class AdminServer:
-    """Serves `view` at `path`, or beside it where an agent of another network namespace has that.
+    """Serves `view` at `path`, or next to it if an agent of another network namespace has that path.
 
-    group: who may connect besides the owner; None: the group of this process, and so where this machine has no group
-    `missing_group`. report: called with what is wrong.
+    group: the group that may connect besides the owner; None: the group of this process, also if this machine has no group
+    `missing_group`. report: called with all problems.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class AdminServer:
         self._retry_seconds = retry_seconds
 
     async def run(self) -> None:
-        """Until cancelled; the socket is gone then. One that cannot be made is reported and tried again."""
+        """Serves until cancelled, and then removes the socket. If it cannot be created, that is reported and retried."""
         place, listener = await self._listen()
         inode = _inode(place)
         server = web.Server(self._handle, access_log=None)
@@ -116,7 +116,7 @@ class AdminServer:
         try:
             return self._path, listen_at(self._path, mode=SOCKET_MODE, group=self._group)
         except FileExistsError:
-            place = beside(self._path)
+            place = namespaced_path(self._path)
             return place, listen_at(place, mode=SOCKET_MODE, group=self._group)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -169,7 +169,7 @@ async def _set_log_level(request: web.BaseRequest) -> web.StreamResponse:
 
 
 def _inode(place: Path) -> int | None:
-    """None when somebody has removed it already."""
+    """Returns the inode; None if the file was removed already."""
     try:
         return place.stat().st_ino
     except OSError:
@@ -177,7 +177,7 @@ def _inode(place: Path) -> int | None:
 
 
 def _remove(place: Path, inode: int | None) -> None:
-    """The socket, unless a successor has put its own there."""
+    """Removes the socket, unless another agent has put its own there."""
     try:
         if inode is not None and _inode(place) == inode:
             place.unlink()

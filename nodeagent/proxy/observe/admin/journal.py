@@ -1,4 +1,4 @@
-"""What the last passes did, and since when each problem is there."""
+"""Records what the last passes did, and since when each problem exists."""
 
 from collections import deque
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _NAMED = 5
 
 
 class Journal:
-    """A listener to passes and to problems. wall: the time, for people."""
+    """Listens to passes and to problems. wall: the time of day."""
 
     def __init__(self, wall: Callable[[], datetime]) -> None:
         self._wall = wall
@@ -27,12 +27,12 @@ class Journal:
 
     @property
     def transactions(self) -> tuple[Transaction, ...]:
-        """The oldest first."""
+        """The transactions, the oldest first."""
         return tuple(self._transactions)
 
     @property
     def problems(self) -> tuple[KnownProblem, ...]:
-        """All that there are, sorted by subject."""
+        """All present problems, sorted by subject."""
         return tuple(
             KnownProblem(since, one.subject, one.reason, one.detail) for one, since in sorted(self._since.items())
         )
@@ -57,7 +57,7 @@ class Journal:
         )
 
     def problems_changed(self, changes: ProblemChanges) -> None:
-        """Called when problems came or went."""
+        """Called when problems appeared or disappeared."""
         now = self._now()
         for one in changes.solved:
             self._since.pop(one, None)

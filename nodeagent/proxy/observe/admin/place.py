@@ -1,7 +1,7 @@
-"""Where the admin socket of a network namespace is found.
+"""Finds the admin socket of a network namespace.
 
-The first agent of a machine has the configured path. One in another network namespace (a lab's node) finds that taken
-and has a path with the number of its namespace beside it; commands look there first.
+The first agent of a machine has the configured path. An agent in another network namespace (a lab's node) finds that in use
+and takes a path next to it, with the number of its namespace; commands look there first.
 """
 
 import os
@@ -13,17 +13,17 @@ _NAMESPACE = Path("/proc/self/ns/net")
 
 
 def network_namespace() -> int:
-    """The number of the network namespace of this process."""
+    """Returns the number of the network namespace of this process."""
     return _NAMESPACE.stat().st_ino
 
 
-def beside(path: Path) -> Path:
-    """The path for this network namespace, where another agent has `path`."""
+def namespaced_path(path: Path) -> Path:
+    """Returns the path for this network namespace if another agent has `path`."""
     return path.with_name(f"{path.stem}-{network_namespace()}{path.suffix}")
 
 
 def is_answered(path: Path) -> bool:
-    """Whether a process listens there. Raises OSError when that cannot be found out."""
+    """Returns whether a process listens there. Raises OSError if that cannot be found out."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
         caller.settimeout(1.0)
         try:
@@ -36,7 +36,8 @@ def is_answered(path: Path) -> bool:
 
 
 def listener_namespace(path: Path) -> int | None:
-    """The number of the network namespace of the process that listens there, however it is; None where that cannot be found out."""
+    """Returns the number of the network namespace of the process that listens there, even if it hangs; None if that cannot be
+    found out."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
         caller.settimeout(1.0)
         try:
@@ -48,7 +49,8 @@ def listener_namespace(path: Path) -> int | None:
 
 
 def sweep(path: Path) -> list[Path]:
-    """Removes what killed agents of other network namespaces left beside `path`, and says what; unclear ones are kept."""
+    """Removes the sockets next to `path` that killed agents of other network namespaces left; returns the removed ones. Keeps those
+    whose state is unclear."""
     removed: list[Path] = []
     try:
         found = list(path.parent.glob(f"{path.stem}-*{path.suffix}"))
@@ -67,9 +69,9 @@ def sweep(path: Path) -> list[Path]:
 
 
 def listen_at(path: Path, *, mode: int, group: int | None) -> socket.socket:
-    """A socket that listens at `path` with this mode and group; what a dead process left there is replaced.
+    """Returns a socket that listens at `path` with this mode and group; replaces the socket of a dead process.
 
-    Nobody can connect before the mode is right: it is made under another name. Raises OSError; FileExistsError when a
+    No process can connect before the mode is set: the socket is created under another name. Raises OSError; FileExistsError if a
     process has the path.
     """
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -86,7 +88,7 @@ def listen_at(path: Path, *, mode: int, group: int | None) -> socket.socket:
         new.chmod(mode)
         listener.listen()
         path.unlink(missing_ok=True)
-        os.link(new, path)  # fails where another agent was quicker
+        os.link(new, path)  # fails if another agent was faster
     except BaseException:
         listener.close()
         raise

@@ -1,5 +1,5 @@
-"""Figures for Prometheus: counted while the agent works, put into Prometheus's text when somebody asks.
+"""Metrics for Prometheus: counters are updated while the agent works; the text is rendered at each scrape.
 
-`kube_proxy_figures` has the names and meanings of kube-proxy, `agent_figures` our own; what they are counted in and how they are
-written is in `nodeagent.runtime.figures`.
+`kube_proxy_figures` has the names and meanings of kube-proxy, `agent_figures` our own; counters and rendering
+are in `nodeagent.runtime.figures`.
 """

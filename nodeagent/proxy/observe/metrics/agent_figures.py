@@ -1,4 +1,4 @@
-"""What we count beyond kube-proxy: commits, the queue, foreign changes, the source, maps, the event loop."""
+"""Metrics beyond those of kube-proxy: commits, the queue, foreign changes, the source, maps, the event loop."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ LAG_SECONDS = exponential(0.001, 2, 12)
 
 
 class Followed(Protocol):
-    """How far the following of one resource is."""
+    """The progress of following one resource."""
 
     @property
     def resource(self) -> str: ...
@@ -29,8 +29,8 @@ class Followed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """Where the present values are looked up at each scrape. oldest_change: loop time, None for none; pending: services that
-    wait; objects: by kind; node: as it was last seen."""
+    """The functions that return the present values at each scrape. oldest_change: loop time, None for none; pending: services in
+    the queue; objects: by kind; node: as last seen."""
 
     oldest_change: Callable[[], float | None]
     pending: Callable[[], int]
@@ -42,7 +42,7 @@ class Views:
 
 
 class AgentFigures:
-    """Hears of passes and of what is done beside the passes. clock: loop time; version: of the agent."""
+    """Counts passes and work beside the passes. clock: loop time; version: of the agent."""
 
     def __init__(self, views: Views, *, clock: Callable[[], float], version: str) -> None:
         self._views = views
@@ -91,18 +91,18 @@ class AgentFigures:
             self._repairs.add(what, by=self._unrepaired.pop(what))
 
     def loop_was_late(self, seconds: float) -> None:
-        """Called now and then with how late the event loop was."""
+        """Called periodically with the seconds that the event loop was late."""
         self._lag.observe(seconds)
 
     def affinity_purged(self, report: PurgeReport) -> None:
-        """Called when stale affinity has been forgotten."""
+        """Called when stale affinity has been deleted."""
         self._forgotten.add(report.family.value, by=report.forgotten)
 
     def conntrack_cleaned(self, report: CleaningReport) -> None:
-        """Walks over tracked flows are kube-proxy's figures."""
+        """Does nothing: walks over tracked flows are among kube-proxy's metrics."""
 
     def instruments(self) -> Iterator[Instrument]:
-        """All of them, as they are now."""
+        """Yields all of them, with their present values."""
         yield from (self._build, self._commit, self._elements, self._messages, self._new_tables, self._waited)
         yield from (self._drift, self._repairs, self._lag, self._forgotten)
         now, views = self._clock(), self._views

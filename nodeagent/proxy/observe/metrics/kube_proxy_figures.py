@@ -1,7 +1,7 @@
-"""What kube-proxy counts, under its names, in its units and buckets, so that dashboards and alerts for it go on working.
+"""The metrics of kube-proxy, under its names, in its units and buckets, so that its dashboards and alerts continue to work.
 
-Names and bounds: kubernetes/kubernetes, pkg/proxy/metrics/metrics.go. Where kube-proxy syncs each family by itself and we all of
-them in one pass, a family's duration is the pass without the tables of the other families.
+Names and bounds: kubernetes/kubernetes, pkg/proxy/metrics/metrics.go. kube-proxy syncs each family separately and we all of
+them in one pass, so a family's duration is the pass without the tables of the other families.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -23,15 +23,14 @@ PROGRAMMING_SECONDS = (*linear(0.25, 0.25, 2), *linear(1, 1, 59), *linear(60, 5,
 
 @dataclass(frozen=True, slots=True)
 class ProxyViews:
-    """Where the present state is looked up. slices_of: a service's. health_counts: answers of the health server by path and
-    status."""
+    """The functions that return the present state. slices_of: a service's. health_counts: answers of the health server by path and status."""
 
     slices_of: Callable[[ObjectKey], Collection[EndpointSlice]]
     health_counts: Callable[[], Mapping[tuple[str, int], int]]
 
 
 class KubeProxyFigures:
-    """Hears of passes and walks over tracked flows. changes: what was counted of them. wall: seconds of the time of day."""
+    """Counts passes and walks over tracked flows. changes: the counters of changed objects. wall: seconds of the time of day."""
 
     def __init__(
         self, families: Iterable[Family], changes: ChangeFigures, views: ProxyViews, *, wall: Callable[[], float]
@@ -114,10 +113,10 @@ class KubeProxyFigures:
         self._flows.add(report.family.value, by=report.deleted)
 
     def affinity_purged(self, report: PurgeReport) -> None:
-        """Affinity is our own figure."""
+        """Does nothing: affinity is among our own metrics."""
 
     def instruments(self) -> Iterator[Instrument]:
-        """All of them, as they are now."""
+        """Yields all of them, with their present values."""
         yield from (self._sync, self._full, self._partial, self._programming, self._last)
         yield from self._changes.instruments()
         yield self._no_local_endpoints()
@@ -145,7 +144,7 @@ class KubeProxyFigures:
         return found
 
     def _triggers(self, services: Iterable[ObjectKey]) -> Iterator[datetime]:
-        """When the changes were made that these services' slices name, each once, and none from before the start."""
+        """Yields the times of the changes that these services' slices name, each once, and none from before the start."""
         for service in services:
             latest: datetime | None = None
             before = self._observed.get(service)
@@ -162,7 +161,7 @@ class KubeProxyFigures:
 
 
 def _trigger_time(endpoints: EndpointSlice) -> datetime | None:
-    """None: the slice names none, or no time at all."""
+    """Returns the time that the slice names; None if it names none, or an invalid one."""
     text = (endpoints.metadata.annotations or {}).get(ANNOTATION_TRIGGER_TIME)
     if text is None:
         return None
@@ -174,7 +173,7 @@ def _trigger_time(endpoints: EndpointSlice) -> datetime | None:
 
 
 def _without_local_endpoints(state: ServiceState) -> frozenset[tuple[str, str, ServicePortName]]:
-    """(family, policy, service port) of which others have endpoints and this node none."""
+    """Returns (family, policy, service port) for which other nodes have endpoints and this node has none."""
     return frozenset(
         (
             frontend.family.value,

@@ -1,4 +1,4 @@
-"""How late the event loop is: a task that sleeps, and looks how much longer it slept."""
+"""Measures how late the event loop is: a task that sleeps, and measures how much longer it slept."""
 
 import asyncio
 from collections.abc import Callable

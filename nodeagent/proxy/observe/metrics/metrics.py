@@ -1,4 +1,4 @@
-"""All figures of an agent, and who answers with them."""
+"""All metrics of an agent, and the server that answers with them."""
 
 import asyncio
 import logging
@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What never changes. source: where objects come from, for people. config: as JSON. most_services: service ports with a
-    series of their own; most_endpoints: likewise, where they are counted. host_names: of the server, beside its addresses."""
+    """Constants of the agent. source: where objects come from, as text for users. config: as JSON. most_services: service ports with a
+    series of their own; most_endpoints: likewise, if they are counted. host_names: of the server, besides its addresses."""
 
     version: str
     node: str
@@ -40,9 +40,9 @@ class About:
 
 
 class Metrics:
-    """Make it and use it inside one event loop. read_counts: of the kernel; blocking, runs in a thread. ready: None when
+    """Create and use it inside one event loop. read_counts: reads the kernel's counters; blocking, runs in a thread. ready: None if
     ready, else why not. reasons: why Services do not work. clock: loop time; wall: seconds of the time of day. journal: of
-    passes and problems, for people. changes, requests: counted where they are seen, from before this is made."""
+    passes and problems, for users. changes, requests: counters that other parts update, made before this object."""
 
     def __init__(
         self,
@@ -91,11 +91,11 @@ class Metrics:
         )
 
     async def run(self) -> None:
-        """Look how late the event loop is, until cancelled."""
+        """Measures how late the event loop is, until cancelled."""
         await watch_loop(self.agent.loop_was_late)
 
     async def kernel_counts(self) -> KernelCounts:
-        """As they are now; the last ones when the kernel cannot be read."""
+        """Returns the present counts; the last ones if the kernel cannot be read."""
         async with self._reading:
             try:
                 self._counts = await asyncio.to_thread(self._read_counts)
@@ -104,7 +104,7 @@ class Metrics:
             return self._counts
 
     def instruments(self) -> Iterator[Instrument]:
-        """How full sets and maps are: our own as they are, what the kernel fills as of the last reading."""
+        """Yields how full sets and maps are: our own as they are, those that the kernel fills as of the last reading."""
         return map_fills((*self._maps(), *self._counts.learned))
 
     async def _service_series(self) -> bytes:
@@ -126,7 +126,7 @@ class Metrics:
 
 
 def map_fills(fills: Iterable[MapFill]) -> Iterator[Instrument]:
-    """How many elements sets and maps have, and how many fit."""
+    """Yields how many elements sets and maps have, and how many fit."""
     elements = gauge("nodeagent_map_elements", "Elements of a set or map", "ip_family", "map")
     limit = gauge("nodeagent_map_limit_elements", "How many fit; other maps grow", "ip_family", "map")
     for fill in fills:

@@ -1,4 +1,4 @@
-"""Answers of the metrics server: `/metrics`, and what kube-proxy tells beside it. Nothing can be changed here, and no page of another
+"""Answers of the metrics server: `/metrics`, and the other paths of kube-proxy. Nothing can be changed here, and no page of another
 origin can read it (`nodeagent.runtime.serving.origins`)."""
 
 import asyncio
@@ -19,16 +19,16 @@ _NOT_ALLOWED = Response(405, {**TEXT_HEADERS, "Allow": "GET, HEAD"}, b"only GET 
 
 
 class Figures(Protocol):
-    """Who has instruments."""
+    """A part that has instruments."""
 
     def instruments(self) -> Iterable[Instrument]:
-        """All of them, as they are now."""
+        """Returns all of them, with their present values."""
         ...
 
 
 class MetricsAnswers:
-    """figures: in the order of the text. late: series that are written by themselves, beside the event loop. config: the
-    configuration as JSON. ready: None when ready, else why not, in one line. clock: loop time. hosts: by which it may be called.
+    """figures: in the order of the text. late: renders series outside of the event loop. config: the
+    configuration as JSON. ready: None if ready, else why not, in one line. clock: loop time. hosts: names for the server.
     page: answers all other paths."""
 
     def __init__(
@@ -62,7 +62,7 @@ class MetricsAnswers:
         }
 
     def answer(self, request: Request) -> Response | Stream | Awaitable[Response]:
-        """What is true right now."""
+        """Returns the present answer."""
         why = self._hosts.why_refused(request.host, request.origin)
         if why:
             return Response(403, TEXT_HEADERS, f"{why} (reporting.metricsHostNames)\n".encode())
@@ -71,7 +71,7 @@ class MetricsAnswers:
         return self._pages.get(request.path, self._page)(request)
 
     async def _metrics(self) -> Response:
-        """A scrape: what is counted on the loop is written there, in a few milliseconds; the rest beside it."""
+        """Returns a scrape: metrics counted on the loop are rendered there, in a few milliseconds; the rest outside of it."""
         late = await self._late()
         if self._exposition is None:
             self._exposition = await asyncio.to_thread(_load)
@@ -98,7 +98,7 @@ class MetricsAnswers:
 
 
 def _load() -> "Exposition":
-    """prometheus-client is loaded by the first scrape: an agent that nobody scrapes has no use for it."""
+    """Loads prometheus-client at the first scrape: an agent that is never scraped does not need it."""
     from nodeagent.runtime.figures.exposition import Exposition  # noqa: PLC0415
 
     return Exposition()

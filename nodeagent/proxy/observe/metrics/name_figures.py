@@ -1,4 +1,4 @@
-"""What cluster DNS counts, under CoreDNS's names where they mean the same (coredns plugin/metrics, cache, forward)."""
+"""Metrics of cluster DNS, under CoreDNS's names where they mean the same (coredns plugin/metrics, cache, forward)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -7,17 +7,17 @@ from nodeagent.model.name_counts import SECONDS_BOUNDS, NameCounts
 from nodeagent.runtime.figures.instruments import Histogram, Instrument, Observations, counter, gauge
 
 _VIEW = ""
-"""CoreDNS's name of a view, which we have none of."""
+"""CoreDNS's label for a view, which we do not have."""
 
 
 class NameFigures:
-    """Of the process that answers names, as it last reported; nothing without one."""
+    """The metrics of the DNS process, as it last reported them; empty without a process."""
 
     def __init__(self, counts: Callable[[], NameCounts]) -> None:
         self._counts = counts
 
     def instruments(self) -> Iterator[Instrument]:
-        """All of them, as they are now."""
+        """Yields all of them, with their present values."""
         counts = self._counts()
         if not counts.pid:
             return
@@ -71,7 +71,7 @@ def _replies(counts: NameCounts) -> Iterator[Instrument]:
 
 
 def _durations(counts: NameCounts) -> Histogram:
-    """Several sockets may have one server and zone: by UDP and by TCP."""
+    """Returns the durations; several sockets may have one server and zone: by UDP and by TCP."""
     name, text = "coredns_dns_request_duration_seconds", "From a query's arrival to its reply"
     histogram = Histogram(name, text, SECONDS_BOUNDS, ("server", "zone", "view"))
     for one in counts.durations:

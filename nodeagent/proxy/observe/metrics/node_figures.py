@@ -1,4 +1,4 @@
-"""What the agent last saw of its node, for Prometheus. Nothing has a value until it was read."""
+"""What the agent last saw of its node, for Prometheus. A metric has no value before it was read."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from nodeagent.runtime.figures.instruments import Instrument, counter, gauge
 
 
 def node_figures(seen: NodeReport) -> Iterator[Instrument]:
-    """All of them."""
+    """Yields all of them."""
     yield from _of_connection_table(seen.connection_table)
     reverse_path = counter("nodeagent_reverse_path_drops_total", "Packets that the reverse path filter dropped")
     if seen.reverse_path_drops is not None:

@@ -1,6 +1,6 @@
-"""Connections by service port as Prometheus series, no more than so many of them.
+"""Connections by service port as Prometheus series, up to a maximum number of series.
 
-Written here and not by prometheus-client, which takes ten microseconds for a line: 10,000 Services must not cost a scrape
+Rendered here and not by prometheus-client, which takes ten microseconds for a line: 10,000 Services must not cost a scrape
 more than 50 ms of processor time. `tests/unit/proxy/observe/metrics/` reads the text with prometheus-client's parser.
 """
 
@@ -17,13 +17,13 @@ OTHER_ENDPOINTS = "nodeagent_other_endpoints_connections_total"
 
 _BETWEEN = b"\0"
 _LITTLE = 10
-"""A total that is smaller than the one before by less than this part was read in the middle of a commit, before it was known what
-the old element had counted last: Prometheus must not take it for a counter that started again."""
+"""A total that is smaller than the one before by less than this part was read in the middle of a commit, before the last count
+of the old element was known: Prometheus must not treat it as a counter that started again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """How series are called, and that of what has none. labelled: the labels of one, from what it is about."""
+    """The names of series, and of the series for all others. labelled: returns the labels of one series."""
 
     name: str
     help: str
@@ -33,8 +33,8 @@ class Words:
 
 
 class ServiceSeries:
-    """Which service ports have a series: those that have had one, then those with most connections, `most` of them. A series
-    that is there stays as long as its Service, for one that comes and goes says nothing. words: of service ports, or of
+    """Chooses which service ports have a series: those that have had one, then those with most connections, up to `most`. A series
+    stays as long as its Service, because one that comes and goes is useless. words: for service ports, or
     ENDPOINTS."""
 
     def __init__(self, most: int, words: "Words | None" = None) -> None:
@@ -45,7 +45,7 @@ class ServiceSeries:
         self._others = 0
 
     def text(self, counts: Iterable[Iterable[tuple[int, bytes]]]) -> bytes:
-        """The series. counts: connections and the name `namespace/service:port`, which stands there for each address."""
+        """Returns the text of the series. counts: connections and the name `namespace/service:port`, repeated for each address."""
         totals: dict[bytes, int] = {}
         for found in counts:
             for connections, name in found:
@@ -66,7 +66,7 @@ class ServiceSeries:
         return "".join((head, *lines, rest)).encode()
 
     def _count_others(self, totals: dict[bytes, int]) -> None:
-        """What came since the last time to those without a series; those that are gone take nothing away."""
+        """Counts what came since the last time to those without a series; deleted ones do not reduce the count."""
         before = self._totals
         stayed = sum(before.values()) - sum(before[name] for name in before.keys() - totals.keys())
         came = sum(totals.values()) - stayed
@@ -84,7 +84,8 @@ class ServiceSeries:
 
 
 def about_endpoint(name: bytes, family: Family, endpoint: bytes) -> bytes:
-    """What a series of an endpoint is about. name: `namespace/service:port`; endpoint: address and port in the kernel's form."""
+    """Returns the key of an endpoint's series. name: `namespace/service:port`; endpoint: address and port in the kernel's
+    form."""
     address = unpack_address(endpoint[: family.address_length])
     port = int.from_bytes(endpoint[family.address_length : family.address_length + 2], "big")
     return name + _BETWEEN + endpoint_text(address, port).encode()

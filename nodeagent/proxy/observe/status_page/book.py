@@ -1,4 +1,4 @@
-"""What the passes made of each service, and since when, so that a watcher receives only what changed."""
+"""Keeps the state of each service after the passes, with the revision of its change, so that a watcher receives only changes."""
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -14,11 +14,11 @@ FrontendKey = tuple[Family, str | None, int, int]
 """Family, address (None: a node port), protocol, port."""
 
 _GONE_KEPT = 1000
-"""Of services that are gone: a watcher that was away for longer asks for all of them anyway."""
+"""Deleted services to remember: a watcher that was away for longer asks for all of them anyway."""
 
 
 class Row(Struct, frozen=True, array_like=True):
-    """A service in the list. places: how many addresses and node ports; refused: none of them has an endpoint."""
+    """A service in the list. places: the number of addresses and node ports."""
 
     name: str
     address: str
@@ -29,7 +29,7 @@ class Row(Struct, frozen=True, array_like=True):
 
 
 class ServiceBook:
-    """A listener to passes."""
+    """Listens to passes."""
 
     def __init__(self) -> None:
         self._states: dict[ObjectKey, ServiceState] = {}
@@ -68,11 +68,11 @@ class ServiceBook:
 
     @property
     def counts(self) -> Mapping[FrontendKey, int]:
-        """What was counted last; never changed, only replaced."""
+        """The last counts; never changed, only replaced."""
         return self._counts
 
     def counted(self, latest: dict[FrontendKey, int], changed: Iterable[FrontendKey]) -> None:
-        """Take in what the kernel has counted, and where that is not what it was."""
+        """Takes in the kernel's counts, and the frontends whose count changed."""
         self._counts = latest
         keys = {key for place in changed if (key := self._owners.get(place)) is not None}
         self.revision += bool(keys)
@@ -82,26 +82,26 @@ class ServiceBook:
 
     @property
     def services(self) -> int:
-        """How many there are."""
+        """The number of services."""
         return len(self._states)
 
     @property
     def unserved(self) -> int:
-        """How many have an address or node port here, and no endpoint that is used."""
+        """The number of services with an address or node port here, and no endpoint in use."""
         return len(self._unserved)
 
     @property
     def connections(self) -> int:
-        """To all of them."""
+        """The connections to all services."""
         return sum(self._connections[key] for key in self._states)
 
     def all_rows(self) -> Iterator[Row]:
-        """Every service that there is when this begins."""
+        """Yields every service that exists when the iteration begins."""
         for key, state in list(self._states.items()):
             yield self._row(key, state)
 
     def rows(self, since: int) -> list[Row]:
-        """Services that changed after a revision. One that is gone has the state `gone`."""
+        """Returns the services that changed after a revision. A deleted one has the state `gone`."""
         changed = [key for key, revision in self._revisions.items() if revision > since]
         return [
             Row(str(key), "", 0, 0, 0, "gone") if (state := self._states.get(key)) is None else self._row(key, state)
@@ -109,7 +109,7 @@ class ServiceBook:
         ]
 
     def frontends(self, name: str) -> Iterator[tuple[Frontend, int | None]]:
-        """Of a service by `namespace/name`: each frontend and how many connections it had."""
+        """Yields, for a service by `namespace/name`, each frontend and its number of connections."""
         namespace, _, bare = name.partition("/")
         state = self._states.get(ObjectKey(namespace, bare))
         for frontend in () if state is None else state.frontends:
@@ -135,7 +135,7 @@ class ServiceBook:
 
 
 def _endpoints(frontends: Collection[Frontend]) -> int:
-    """Distinct ones; frontends of a port share their route."""
+    """Counts distinct endpoints; frontends of a port share their route."""
     routes = {id(one.route): one.route for one in frontends}
     if len(routes) == 1:
         return sum(len(route.backends) for route in routes.values())
@@ -145,7 +145,7 @@ def _endpoints(frontends: Collection[Frontend]) -> int:
 def compare(
     counts: KernelCounts, before: Mapping[FrontendKey, int]
 ) -> tuple[dict[FrontendKey, int], list[FrontendKey]]:
-    """Connections by place, and the places at which they are not what they were."""
+    """Returns connections by place, and the places whose count changed."""
     latest = {
         (found.family, *_place(key)): connections
         for found in counts.frontends
@@ -155,7 +155,8 @@ def compare(
 
 
 def picked_of(counts: KernelCounts, service: bytes) -> dict[str, dict[str, int]]:
-    """How often the endpoints of a service's ports were picked, by name of the port and by place. service: `namespace/name`."""
+    """Returns how often the endpoints of a service's ports were picked, by name of the port and by place. service:
+    `namespace/name`."""
     found: dict[str, dict[str, int]] = {}
     for counted in counts.endpoints:
         for (name, endpoint), times in counted.by_endpoint.items():
@@ -171,7 +172,7 @@ def _key_of(frontend: Frontend) -> FrontendKey:
 
 
 def _place(key: bytes) -> tuple[str | None, int, int]:
-    """Address, protocol and port of a key: each padded to four bytes, the address first where there is one."""
+    """Returns address, protocol and port of a key: each padded to four bytes, the address first if it has one."""
     return (
         unpack_address(key[:-8]) if key[:-8] else None,
         key[-8],

@@ -1,4 +1,4 @@
-"""A packet's way through the table to one frontend, step by step (pure). docs/dataplane.md has the chains."""
+"""The path of a packet through the table to one frontend, step by step (pure). docs/dataplane.md has the chains."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from nodeagent.model.addresses import endpoint_text
 from nodeagent.model.frontend import Frontend, FrontendKind, Route, Unserved
 
 MOST_BACKENDS = 200
-"""Of one frontend; there may be thousands."""
+"""Of one frontend, which may have thousands."""
 
 
 class Step(Struct, frozen=True):
@@ -30,9 +30,9 @@ class FrontendPath(Struct, frozen=True):
     connections: int | None
 
 
-def way_of(frontend: Frontend, connections: int | None, picked: Mapping[str, int] = {}) -> FrontendPath:
-    """How a connection from elsewhere gets through it. picked: how often each endpoint of its service port was, where it is
-    counted."""
+def packet_path(frontend: Frontend, connections: int | None, picked: Mapping[str, int] = {}) -> FrontendPath:
+    """Returns the path of a connection from elsewhere. picked: how often each endpoint of its service port was picked, if that
+    is counted."""
     backends = frontend.route.backends
     address = "*" if frontend.address is None else frontend.address
     return FrontendPath(
@@ -72,7 +72,7 @@ def _picking(frontend: Frontend, route: Route) -> list[Step]:
     if not count:
         if route.otherwise is Unserved.REFUSE:
             return [Step("refuse", "nobody serves: a TCP reset, or ICMP port unreachable")]
-        return [Step("discard", "nobody serves on this node, others do: dropped without a word")]
+        return [Step("discard", "nobody serves on this node, others do: dropped silently")]
     chain = f"{'sticky' if frontend.affinity_seconds is not None else 'pick'}-{count}"
     steps = []
     if frontend.affinity_seconds is not None:

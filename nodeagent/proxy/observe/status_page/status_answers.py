@@ -1,6 +1,6 @@
-"""Answers for the status page: the document, what it asks for, and a stream of what changes.
+"""Answers for the status page: the document, its JSON, and a stream of changes.
 
-Nothing can be changed here. Which pages may read it is decided for the whole server (`proxy.observe.metrics.metrics_answers`).
+Nothing can be changed here. The server decides which pages may read it (`proxy.observe.metrics.metrics_answers`).
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import msgspec
 
 from nodeagent.model.reports import KernelCounts
 from nodeagent.proxy.observe.status_page.book import ServiceBook, compare, picked_of
-from nodeagent.proxy.observe.status_page.packet_ways import way_of
+from nodeagent.proxy.observe.status_page.packet_ways import packet_path
 from nodeagent.runtime.serving.page_document import page_document
 from nodeagent.runtime.serving.responses import JSON_HEADERS, NOT_FOUND, Request, Response, Stream
 
@@ -39,11 +39,11 @@ class BrokenService(msgspec.Struct, frozen=True):
 
 
 Reasons = Callable[[Collection[str]], Awaitable[Mapping[str, BrokenService]]]
-"""Of the Services among these that do not work, by `namespace/name`: why."""
+"""For those of the given Services that do not work, by `namespace/name`: the reason."""
 
 
 class Journal(Protocol):
-    """What the last passes did, and which problems there are."""
+    """What the last passes did, and the present problems."""
 
     @property
     def transactions(self) -> Collection[msgspec.Struct]: ...
@@ -52,7 +52,7 @@ class Journal(Protocol):
 
 
 class StatusPage:
-    """counts: reads the kernel's. about: what never changes, by name. ready: None when ready, else why not. reasons: why Services do
+    """counts: reads the kernel's. about: constants, by name. ready: None if ready, else why not. reasons: why Services do
     not work."""
 
     def __init__(
@@ -87,14 +87,14 @@ class StatusPage:
         }
 
     def answer(self, request: Request) -> Response | Stream | Awaitable[Response]:
-        """What is true right now."""
+        """Returns the present answer."""
         found = self._paths.get(request.path)
         if found is None:
             return NOT_FOUND
         return found(request)
 
     async def _services(self) -> Response:
-        """In portions: 10,000 rows at once would hold the loop for 50 ms."""
+        """Returns all services, built in portions: 10,000 rows at once would block the loop for 50 ms."""
         await self._count()
         revision, portions, rows = self._book.revision, list[bytes](), self._book.all_rows()
         while portion := list(islice(rows, _PORTION)):
@@ -107,12 +107,12 @@ class StatusPage:
         name = parse_qs(request.query).get("name", [""])[0]
         await self._count()
         picked = await asyncio.to_thread(picked_of, self._latest, name.encode())
-        ways = [way_of(*found, picked.get(str(found[0].service_port), {})) for found in self._book.frontends(name)]
+        ways = [packet_path(*found, picked.get(str(found[0].service_port), {})) for found in self._book.frontends(name)]
         verdict = (await self._reasons([name])).get(name)
         return _json({"name": name, "verdict": verdict and verdict.line, "ways": ways})
 
     async def _why(self, request: Request) -> Response:
-        """Of the Services that are named, those that do not work. What is beyond the first few is left out."""
+        """Returns the reasons for those of the named Services that do not work. Names beyond the maximum are ignored."""
         return _json(await self._reasons(parse_qs(request.query).get("name", [])[:MOST_REASONS]))
 
     def _events(self, request: Request) -> Response | Stream:
@@ -129,15 +129,15 @@ class StatusPage:
         )
 
     async def _changes(self, revision: int) -> AsyncGenerator[bytes, None]:
-        """How things are, and the services that changed after this revision: once a tick."""
+        """Yields the overview, and the services that changed after this revision: once a tick."""
         self._streams += 1
         try:
             while True:
                 await self._count()
                 rows = self._book.rows(revision)
                 revision = self._book.revision
-                told = {**self._overview(), "revision": revision, "services": rows}
-                yield b"data: " + _encode(told) + b"\n\n"
+                overview = {**self._overview(), "revision": revision, "services": rows}
+                yield b"data: " + _encode(overview) + b"\n\n"
                 await asyncio.sleep(TICK_SECONDS)
         finally:
             self._streams -= 1
@@ -157,7 +157,7 @@ class StatusPage:
         }
 
     async def _count(self) -> None:
-        """Read the counters, once a tick however many watch."""
+        """Reads the counters, once a tick however many watch."""
         now = self._clock()
         if self._counted is None or now - self._counted >= TICK_SECONDS:
             self._counted = now

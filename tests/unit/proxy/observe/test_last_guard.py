@@ -5,13 +5,13 @@ import logging
 import pytest
 
 from nodeagent.model.names import ObjectKey
-from nodeagent.proxy.observe.last_guard import LastGuard
+from nodeagent.proxy.observe.last_guard import ObserverGuard
 
 KEYS = [ObjectKey("default", f"s{number}") for number in range(7)]
 
 
 def test_a_failing_observer_is_told_once_and_the_others_hear(caplog: pytest.LogCaptureFixture) -> None:
-    guard = LastGuard()
+    guard = ObserverGuard()
     heard: list[int] = []
 
     def fails(number: int) -> None:

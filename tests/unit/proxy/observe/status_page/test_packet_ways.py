@@ -5,7 +5,7 @@ import pytest
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route, Scope, Unserved
 from nodeagent.model.names import ObjectKey, ServicePortName
-from nodeagent.proxy.observe.status_page.packet_ways import MOST_BACKENDS, way_of
+from nodeagent.proxy.observe.status_page.packet_ways import MOST_BACKENDS, packet_path
 
 HERE, THERE = Backend("10.244.1.1", 80, local=True), Backend("10.244.2.1", 80)
 
@@ -43,10 +43,10 @@ def frontend(kind: FrontendKind, route: Route, **more: object) -> Frontend:
     ],
 )
 def test_the_chains_in_their_order(found: Frontend, places: list[str]) -> None:
-    assert [step.where for step in way_of(found, None).steps][1:] == places
+    assert [step.where for step in packet_path(found, None).steps][1:] == places
 
 
 def test_of_thousands_of_endpoints_some_are_named() -> None:
     backends = tuple(Backend(f"10.0.{number >> 8}.{number & 255}", 80) for number in range(5000))
-    way = way_of(frontend(FrontendKind.CLUSTER_IP, Route(backends)), 3)
+    way = packet_path(frontend(FrontendKind.CLUSTER_IP, Route(backends)), 3)
     assert (len(way.endpoints), way.count, way.connections) == (MOST_BACKENDS, 5000, 3)

@@ -79,7 +79,7 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def beside(task: Awaitable[None], work: Awaitable[None]) -> None:
+async def namespaced_path(task: Awaitable[None], work: Awaitable[None]) -> None:
     """Runs `task` while `work` does its steps, and cancels it then."""
     running = asyncio.ensure_future(task)
     try:
@@ -93,7 +93,7 @@ async def beside(task: Awaitable[None], work: Awaitable[None]) -> None:
 async def save(path: Path, *services: str, with_names: bool = False) -> None:
     side = Side(path, with_names=with_names)
     side.list_all(*services)
-    await beside(side.keeper.run(), until(path.exists))
+    await namespaced_path(side.keeper.run(), until(path.exists))
 
 
 def test_a_state_that_is_not_complete_is_not_saved(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_state_that_is_not_complete_is_not_saved(tmp_path: Path) -> None:
             side.store.replace(ServiceCIDR, [])
             await until(path.exists)
 
-        await beside(side.keeper.run(), steps())
+        await namespaced_path(side.keeper.run(), steps())
 
     asyncio.run(scene())
 
@@ -128,9 +128,11 @@ def test_only_what_changed_is_saved_and_the_last_change_at_the_end(tmp_path: Pat
             assert path.stat().st_mtime_ns == written
             side.store.put(service("api"))
 
-        await beside(side.keeper.run(), steps())
+        await namespaced_path(side.keeper.run(), steps())
         restored = Side(path)
-        await beside(restored.restorer.run(), until(lambda: ObjectKey("demo", "api") in restored.store.services))
+        await namespaced_path(
+            restored.restorer.run(), until(lambda: ObjectKey("demo", "api") in restored.store.services)
+        )
 
     asyncio.run(scene())
 
@@ -148,7 +150,7 @@ def test_an_unchanged_state_is_renewed_before_it_is_too_old(tmp_path: Path, monk
             written = path.stat().st_mtime_ns
             await until(lambda: path.stat().st_mtime_ns != written)
 
-        await beside(side.keeper.run(), steps())
+        await namespaced_path(side.keeper.run(), steps())
 
     asyncio.run(scene())
 
@@ -167,7 +169,7 @@ def test_a_disk_that_refuses_is_a_problem_until_it_does_not(tmp_path: Path) -> N
             hindrance.unlink()
             await until(lambda: not side.problems)
 
-        await beside(side.keeper.run(), steps())
+        await namespaced_path(side.keeper.run(), steps())
         assert (hindrance / "state").exists()
 
     asyncio.run(scene())
@@ -197,7 +199,7 @@ def test_a_silent_server_is_replaced_by_the_saved_state_until_it_lists(tmp_path:
             await until(lambda: not side.problems)
             assert side.restorer.saved is None
 
-        await beside(side.restorer.run(), steps())
+        await namespaced_path(side.restorer.run(), steps())
 
     asyncio.run(scene())
 
@@ -207,9 +209,9 @@ def test_a_state_without_the_node_does_not_say_that_there_is_none(tmp_path: Path
         path = tmp_path / "state"
         before = Side(path)
         before.list_all("web", node=None)
-        await beside(before.keeper.run(), until(path.exists))
+        await namespaced_path(before.keeper.run(), until(path.exists))
         side = Side(path)
-        await beside(side.restorer.run(), side.changes.wait_synced(20.0))
+        await namespaced_path(side.restorer.run(), side.changes.wait_synced(20.0))
         assert not side.store.node_gone
 
     asyncio.run(scene())
@@ -221,7 +223,7 @@ def test_a_kind_that_the_server_has_listed_is_not_restored(tmp_path: Path) -> No
         await save(path, "old")
         side = Side(path)
         side.store.replace(Service, [service("new")])
-        await beside(side.restorer.run(), side.changes.wait_synced(20.0))
+        await namespaced_path(side.restorer.run(), side.changes.wait_synced(20.0))
         assert side.store.services.keys() == {ObjectKey("demo", "new")}
         assert side.store.restored == ("EndpointSlice", "Node", "ServiceCIDR")
 
@@ -245,7 +247,7 @@ def test_a_server_that_sends_a_long_list_is_waited_for(tmp_path: Path) -> None:
             await asyncio.sleep(0.1)
             assert side.store.services.keys() == {ObjectKey("demo", "new")}
 
-        await beside(side.restorer.run(), steps())
+        await namespaced_path(side.restorer.run(), steps())
 
     asyncio.run(scene())
 
@@ -265,6 +267,6 @@ def test_a_state_that_must_not_be_used_is_a_problem_and_changes_nothing(tmp_path
             side.list_all("web")
             await until(lambda: not side.problems)
 
-        await beside(side.restorer.run(), steps())
+        await namespaced_path(side.restorer.run(), steps())
 
     asyncio.run(scene())
