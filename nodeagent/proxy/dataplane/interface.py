@@ -1,11 +1,10 @@
 """The service interface: ClusterIPs as addresses and local routes of ``nodeagent0``.
 
-ARP. With the default ``arp_ignore=0`` a node answers ARP requests for any address that is local to it, on every
-interface, so also for ClusterIPs. That is left unchanged: no host sends such requests, because a service CIDR is on no link, and
-if somebody put it on one, an answer from any node leads to a node that balances the service. External and
-load-balancer addresses, for which one speaker must answer alone (what kube-proxy's ``strictARP`` is for), are never
-put on the interface. ``arp_announce`` needs no change either: no packet that leaves the node has a ClusterIP as its source.
-Both switches apply to the whole node and are used by others.
+ARP. With the default ``arp_ignore=0`` a node answers ARP requests for any address that is local to it, on every interface, so also for
+ClusterIPs. That is left unchanged: no host sends such requests, because a service CIDR is on no link, and if somebody put it on one, an
+answer from any node leads to a node that balances the service. External and load-balancer addresses, for which one speaker must answer
+alone (what kube-proxy's ``strictARP`` is for), are never put on the interface. ``arp_announce`` needs no change either: no packet that
+leaves the node has a ClusterIP as its source. Both switches apply to the whole node and are used by others.
 """
 
 import asyncio
@@ -83,14 +82,13 @@ class ServiceInterface:
         return self._kind
 
     async def sync(self, vips: frozenset[str], node_addresses: tuple[str, ...] = ()) -> InterfaceReport:
-        """Makes exactly `vips` (canonical text, both families) local to the node, from what the kernel has now. IPv6 ranges among
-        them (with a prefix length) are routed over the interface instead.
+        """Makes exactly `vips` (canonical text, both families) local to the node, from what the kernel has now. IPv6 ranges among them
+        (with a prefix length) are routed over the interface instead.
 
         node_addresses: addresses by which the node is known, the best first. In each family, the source of the node's own connections to
         `vips` is the first of them that the node has, or else the one with which it reaches other hosts.
 
-        Creates the interface, or adopts what an earlier agent made. Writes nothing if nothing differs.
-        Raises ForeignInterfaceError.
+        Creates the interface, or adopts what an earlier agent made. Writes nothing if nothing differs. Raises ForeignInterfaceError.
         """
         async with self._lock:
             return await in_thread(lambda: self._sync(vips, node_addresses))

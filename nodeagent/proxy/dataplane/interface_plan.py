@@ -1,12 +1,11 @@
 """Decides which ClusterIPs are addresses of the service interface, which are local routes over it, and what to change.
 
-Pure. Addresses are visible to people (`ip addr`), but adding one takes time proportional to the number of existing ones
-(10,000 take 1.2 s, 30,000 11.6 s), and each brings a next hop of its own into the path of the node's connections
-(net/ipv4/fib_semantics.c, fib_create_info: routes that differ only in their destination share one). A local route
-takes the same few microseconds at any number, and can lead to one address or to a range (text with a prefix length, such as
-``fd00:10:96::/112``); a route to a range does not make its addresses local. An IPv6 address also slows every connection: each choice
-of a source looks at all IPv6 addresses of the node (net/ipv6/addrconf.c, ipv6_dev_get_saddr), and masquerading chooses one for
-each connection.
+Pure. Addresses are visible to people (`ip addr`), but adding one takes time proportional to the number of existing ones (10,000 take 1.2
+s, 30,000 11.6 s), and each brings a next hop of its own into the path of the node's connections (net/ipv4/fib_semantics.c,
+fib_create_info: routes that differ only in their destination share one). A local route takes the same few microseconds at any number, and
+can lead to one address or to a range (text with a prefix length, such as ``fd00:10:96::/112``); a route to a range does not make its
+addresses local. An IPv6 address also slows every connection: each choice of a source looks at all IPv6 addresses of the node
+(net/ipv6/addrconf.c, ipv6_dev_get_saddr), and masquerading chooses one for each connection.
 """
 
 from collections.abc import Iterable, Mapping
@@ -58,12 +57,11 @@ class Present(NamedTuple):
 
 class InterfacePlan(NamedTuple):
     """What to change. In the order of the fields, every new address is local before an old one is removed, and no address is local
-    without
-    the route that sets its source.
+    without the route that sets its source.
 
-    redundant_routes: routes to what is, or now becomes, an address. sourced: IPv6 routes that get this source: those of
-    `add_routes` are created with it, others are replaced. doubled_over_lo: routes over ``lo`` that look like the new
-    ones. source: that of the routes of `add_over_lo`. Each part is in numeric order, IPv4 first.
+    redundant_routes: routes to what is, or now becomes, an address. sourced: IPv6 routes that get this source: those of `add_routes` are
+    created with it, others are replaced. doubled_over_lo: routes over ``lo`` that look like the new ones. source: that of the routes of
+    `add_over_lo`. Each part is in numeric order, IPv4 first.
     """
 
     doubled_over_lo: tuple[LocalRoute, ...] = ()

@@ -24,14 +24,13 @@ def preferred_source(known: Iterable[str], usable: Collection[str], towards_othe
 
 
 def with_sources(change: InterfacePlan, present: Present, sources: Sources | None, *, lo: bool = True) -> InterfacePlan:
-    """Extends a change so that afterwards exactly the local IPv4 ClusterIPs also have a route over ``lo``, and these routes and
-    the IPv6 routes have the given sources. If the kernel accepts no routes over ``lo`` (`lo` is False), existing ones stay.
+    """Extends a change so that afterwards exactly the local IPv4 ClusterIPs also have a route over ``lo``, and these routes and the IPv6
+    routes have the given sources. If the kernel accepts no routes over ``lo`` (`lo` is False), existing ones stay.
 
     sources None: not known, routes that stay keep theirs.
 
-    With a route over another interface a socket of the node does not learn that packets have to be shorter: the kernel
-    does not keep such destinations (net/ipv4/route.c, __mkroute_output), so it finds none to invalidate
-    (update_or_create_fnhe). With ``lo`` it does.
+    With a route over another interface a socket of the node does not learn that packets have to be shorter: the kernel does not keep such
+    destinations (net/ipv4/route.c, __mkroute_output), so it finds none to invalidate (update_or_create_fnhe). With ``lo`` it does.
     """
     gained, lost, vips = frozenset((*change.add_addresses, *change.add_routes)), change.lost, present.vips
     left = [

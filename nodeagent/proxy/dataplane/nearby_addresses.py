@@ -1,9 +1,8 @@
 """Collects the addresses in use around this node: its interfaces, the gateways of its routes, and others by name.
 
-Not counted are addresses that are not used to reach or leave the node and may be ClusterIPs: those of dummies
-(``nodeagent0``, ``kube-ipvs0``, the interface of a DNS cache), of scope host (``nodeagent0`` if it is a bridge), and
-deprecated ones of 128 bits (the same in IPv6). A deprecated address of a network counts: its lifetime ends, but it is
-reached until then.
+Not counted are addresses that are not used to reach or leave the node and may be ClusterIPs: those of dummies (``nodeagent0``,
+``kube-ipvs0``, the interface of a DNS cache), of scope host (``nodeagent0`` if it is a bridge), and deprecated ones of 128 bits (the same
+in IPv6). A deprecated address of a network counts: its lifetime ends, but it is reached until then.
 """
 
 import asyncio

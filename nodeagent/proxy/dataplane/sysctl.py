@@ -1,10 +1,9 @@
 """Kernel settings that balancing needs: which they are (pure), and a best-effort, never fatal way to set them.
 
-What is left unchanged, and why. ``route_localnet``: node ports are not served on 127.0.0.0/8. ``rp_filter``: replies keep
-the endpoint's address until after routing (the source is translated back in the input and postrouting hooks), so the
-reverse path is the real one. ``arp_ignore``, ``arp_announce``: see interface.py. ``bridge-nf-call-iptables``: needed
-by bridge networks whose pods answer each other directly, but it changes what every bridge of the node does; that is
-a matter of the program that sets up the pod network.
+What is left unchanged, and why. ``route_localnet``: node ports are not served on 127.0.0.0/8. ``rp_filter``: replies keep the endpoint's
+address until after routing (the source is translated back in the input and postrouting hooks), so the reverse path is the real one.
+``arp_ignore``, ``arp_announce``: see interface.py. ``bridge-nf-call-iptables``: needed by bridge networks whose pods answer each other
+directly, but it changes what every bridge of the node does; that is a matter of the program that sets up the pod network.
 """
 
 from collections.abc import Collection, Iterable, Iterator

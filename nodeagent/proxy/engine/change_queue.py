@@ -98,8 +98,7 @@ class ChangeQueue:
             return False
 
     def take(self) -> ChangeSet:
-        """Returns everything that changed and empties the queue. Call it before reading the snapshot: what comes later is a new
-        entry."""
+        """Returns everything that changed and empties the queue. Call it before reading the snapshot: what comes later is a new entry."""
         taken = ChangeSet(frozenset(self._services), self._node, self._interface, self._oldest)
         self._taken = self._oldest
         self._services.clear()

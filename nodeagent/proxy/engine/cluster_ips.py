@@ -43,8 +43,7 @@ class ClusterIps:
         self._is_known = False
 
     def set_node_addresses(self, node_addresses: tuple[str, ...]) -> None:
-        """Sets the addresses by which the node is known, the best first: one of them is the source of its connections to
-        ClusterIPs."""
+        """Sets the addresses by which the node is known, the best first: one of them is the source of its connections to ClusterIPs."""
         if node_addresses != self._node_addresses:
             self._node_addresses = node_addresses
             self._is_known = False

@@ -13,11 +13,10 @@ from nodeagent.model.reports import InterfaceReport, PassReport, TableReport
 class Table(Protocol):
     """The dataplane of one family. A pass calls it once, by `sync`.
 
-    Three calls are separate, because they belong to no pass or must be known at another time in it:
-    `changed_by_others` is called between passes, ten times a second, and starts a pass if it is True;
-    `has_other_owner` decides before the tables change whether ClusterIPs are removed from the interface, and is called only
-    while the interface is not in its desired state;
-    `problems` is read when `sync` raised; otherwise `sync` returns them.
+    Three calls are separate, because they belong to no pass or must be known at another time in it: `changed_by_others` is called between
+    passes, ten times a second, and starts a pass if it is True; `has_other_owner` decides before the tables change whether ClusterIPs are
+    removed from the interface, and is called only while the interface is not in its desired state; `problems` is read when `sync` raised;
+    otherwise `sync` returns them.
     """
 
     @property

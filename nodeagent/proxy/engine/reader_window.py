@@ -1,8 +1,7 @@
 """Decides when a pass waits for another process that reads the ruleset.
 
-Each commit interrupts every reader of the ruleset, and nft then starts again. While commits follow each other closely, no
-process could read a big ruleset to its end. A single commit waits for no reader: the one that it interrupts starts again,
-undisturbed.
+Each commit interrupts every reader of the ruleset, and nft then starts again. While commits follow each other closely, no process could
+read a big ruleset to its end. A single commit waits for no reader: the one that it interrupts starts again, undisturbed.
 """
 
 import asyncio
@@ -22,8 +21,7 @@ APART_SECONDS: Final = 2.0
 TOO_SHORT_WAITS: Final = 4
 LONG_SECONDS: Final = 4.0
 LONG_APART_SECONDS: Final = 300.0
-"""After so many waits that were too short, one wait is long; so rarely that less than one change in a hundred waits more than 1.5
-s."""
+"""After so many waits that were too short, one wait is long; so rarely that less than one change in a hundred waits more than 1.5 s."""
 LOOK_SECONDS: Final = 0.02
 
 

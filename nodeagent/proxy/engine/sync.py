@@ -160,8 +160,7 @@ class Engine:
     async def run(self) -> None:
         """Runs the first pass when the first full lists are there, then one whenever something changes.
 
-        Raises SyncFailedError if a family cannot be programmed after many attempts, and every error of a driver that a retry
-        cannot cure.
+        Raises SyncFailedError if a family cannot be programmed after many attempts, and every error of a driver that a retry cannot cure.
         """
         loop = asyncio.get_running_loop()
         await self.first_pass()
@@ -312,7 +311,6 @@ class Engine:
         return self._cluster_ips.note_changes(changed)
 
     def _end_stale_flows(self, families: Mapping[Family, TableReport], programmed: frozenset[Family]) -> None:
-        """Submits the UDP ports that changed to the cleaner, and the families whose table was wrong."""
         self._flows.submit(self._udp.take(programmed))
         for family in programmed:
             if families[family].read_back and families[family].messages:
@@ -347,8 +345,7 @@ class Engine:
     async def _sync_table(
         self, table: Table, changed: Mapping[ObjectKey, ServiceState | None], node: NodeState, *, compare: bool
     ) -> TableReport:
-        """Programs one family. A failure does not concern the other one: the changes stay in its driver and the next pass
-        retries."""
+        """Programs one family. A failure does not concern the other one: the changes stay in its driver and the next pass retries."""
         try:
             report = await table.sync(changed, node, compare=compare)
             self._heartbeat.beat()

@@ -19,11 +19,9 @@ class DataplaneListeners:
         self._listeners = listeners
 
     def conntrack_cleaned(self, report: CleaningReport) -> None:
-        """Called after each walk over tracked flows."""
         for listener in self._listeners:
             listener.conntrack_cleaned(report)
 
     def affinity_purged(self, report: PurgeReport) -> None:
-        """Called when all stale affinity has been deleted."""
         for listener in self._listeners:
             listener.affinity_purged(report)

@@ -11,14 +11,12 @@ class DataplaneLog:
     """Logs deletions."""
 
     def conntrack_cleaned(self, report: CleaningReport) -> None:
-        """Called after each walk over tracked flows."""
         if report.deleted:
             logger.info(
                 "conntrack %s: ended %d UDP flows to endpoints that are gone", report.family.value, report.deleted
             )
 
     def affinity_purged(self, report: PurgeReport) -> None:
-        """Called when all stale affinity has been deleted."""
         logger.info(
             "affinity %s: forgot %d clients of endpoints that are gone, in %.2f s",
             report.family.value,

@@ -258,7 +258,6 @@ class ProblemEvents:
         self._uid_of = uid_of
 
     def problems_changed(self, changes: ProblemChanges) -> None:
-        """Called when problems appeared or disappeared."""
         for problem in changes.new:
             event = problem_event(problem, self._node, self._uid_of)
             if event is not None:

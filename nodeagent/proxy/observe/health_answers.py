@@ -30,7 +30,6 @@ class HealthAnswers:
         self.counts: Counter[tuple[str, int]] = Counter()
 
     def answer(self, request: Request) -> Response:
-        """Returns the present answer."""
         response = health_response(
             request.path,
             self._monitor.state,

@@ -40,7 +40,6 @@ class NodeEligibility:
         self._absence_counts = absence_counts
 
     def __call__(self) -> bool:
-        """Returns whether load balancers may send traffic here now."""
         if self._store.node_gone and not self._absence_counts:
             return True
         return is_node_eligible(self._store.node, gone=self._store.node_gone)

@@ -40,7 +40,6 @@ class PassLog:
         self._latest: PassReport | None = None
 
     def passed(self, report: PassReport) -> None:
-        """Called after every pass."""
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("pass done %s", _figures(report, report.touched, report.seconds))
         if not self._first and not report.touched:
@@ -72,7 +71,6 @@ class ProblemLog:
     """Logs a line for each problem that appears (warning) or disappears (info)."""
 
     def problems_changed(self, changes: ProblemChanges) -> None:
-        """Called when problems appeared or disappeared."""
         self._write(changes.new, logging.WARNING, "problem: %s")
         self._write(changes.solved, logging.INFO, "solved: %s")
 

@@ -48,7 +48,6 @@ class PassObservers:
         return self._ready
 
     def passed(self, report: PassReport) -> None:
-        """Called after every pass."""
         for listener in self._listeners:
             self._guard.call(listener.passed, report, report.changed)
         self._board.replace("sync", report.problems)

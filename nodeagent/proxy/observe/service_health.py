@@ -176,7 +176,9 @@ class ServiceHealth:
             return ()
         if port not in PORTS:
             claimants = (owner.key, *self._ports.losers(port))
-            return tuple(Problem(f"Service {key}", FAILED, f"health check port {port} is not a port number") for key in claimants)
+            return tuple(
+                Problem(f"Service {key}", FAILED, f"health check port {port} is not a port number") for key in claimants
+            )
         problems = [
             Problem(f"Service {loser}", FAILED, f"health check port {port} belongs to Service {owner.key}")
             for loser in self._ports.losers(port)

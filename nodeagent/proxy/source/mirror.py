@@ -1,8 +1,7 @@
 """Converts Endpoints to EndpointSlices, as the endpoint-slice-mirroring controller does. Pure.
 
-Followed: kubernetes pkg/controller/endpointslicemirroring (reconciler.go, utils.go). Subsets with the same ports are
-merged, families are separated, each group becomes one slice, a subset contributes at most 1000 addresses, an address
-that cannot be parsed is left out.
+Followed: kubernetes pkg/controller/endpointslicemirroring (reconciler.go, utils.go). Subsets with the same ports are merged, families are
+separated, each group becomes one slice, a subset contributes at most 1000 addresses, an address that cannot be parsed is left out.
 
 Where this differs, on purpose:
 

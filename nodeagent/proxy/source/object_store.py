@@ -321,8 +321,7 @@ class ClusterStore:
 class Listing(Generic[T]):
     """A full list of one kind under construction.
 
-    Objects are reduced to their stored form as each page arrives: neither the memory nor the time of a long list
-    is spent at one moment.
+    Objects are reduced to their stored form as each page arrives: neither the memory nor the time of a long list is spent at one moment.
     """
 
     def __init__(self, store: ClusterStore, kind: type[T], retention: Retention) -> None:

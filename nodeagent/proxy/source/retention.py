@@ -93,7 +93,6 @@ class Retention:
         )
 
     def _share(self, value: V) -> V:
-        """Returns the first instance seen that equals `value`."""
         if value is None:
             return value
         if len(self._shared) >= SHARED_VALUES_LIMIT:

@@ -38,7 +38,6 @@ async def ask_api_server(client: Lister, key: ObjectKey) -> UnwatchedService:
 
 
 async def _list(client: Lister, kind: type[O], path: str, selector: tuple[str, str]) -> list[O]:
-    """Returns the objects that the selector selects. Raises KubeError."""
     _, batches = ObjectDecoder(kind).list_page(await client.get(path, (selector,)))
     return [one for batch in batches for one in batch.objects]
 

@@ -7,10 +7,9 @@ Rule 1: what to ask next, and what an answer means, is decided in this file and 
         └── refused, closed or silent ───┼───────────────────────┘
                                          └── 410 ──▶ STREAMING, or LISTING if the server has refused to stream
 
-The caller asks `next_request`, performs it, and passes on the result: the body of a list (`receive_page`), pieces
-of a watch (`receive_bytes`), how a watch ended (`stream_ended`), or a refusal (`refused`). A full list is delivered as
-`Listed` events, closed by `Completed`; after that come `Put` and `Gone`. A request with `starts_list` makes all
-`Listed` so far without a `Completed` void.
+The caller asks `next_request`, performs it, and passes on the result: the body of a list (`receive_page`), pieces of a watch
+(`receive_bytes`), how a watch ended (`stream_ended`), or a refusal (`refused`). A full list is delivered as `Listed` events, closed by
+`Completed`; after that come `Put` and `Gone`. A request with `starts_list` makes all `Listed` so far without a `Completed` void.
 
 References: KEP-3157 (streaming lists), KEP-956 (bookmarks), k8s.io/apimachinery types.go (ListOptions).
 """
@@ -69,8 +68,7 @@ UNEXPLAINED_LIMIT = 2
 """Answers in a row of status 400 that do not name a selector, before selectors are given up because of them."""
 
 OBJECTS_LIMIT = 200_000
-"""Objects of one full list, and of the watch after it; the largest clusters Kubernetes is tested with have a
-tenth of it."""
+"""Objects of one full list, and of the watch after it; the largest clusters Kubernetes is tested with have a tenth of it."""
 
 BYTES_LIMIT = 1 << 30
 """The size of one full list, and of the objects that a watch put after it; 10,000 EndpointSlices of 10 endpoints are 30 MB."""

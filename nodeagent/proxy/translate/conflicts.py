@@ -129,7 +129,6 @@ def _footprint(state: ServiceState) -> _Footprint:
 
 
 def _add(index: dict[_Where, tuple[_Claim, ...]], where: _Where, claim: _Claim) -> tuple[_Claim, ...]:
-    """Adds a claim to an entry; returns the claims that were there before."""
     rivals: tuple[_Claim, ...] = index.get(where, ())
     index[where] = tuple(sorted((*rivals, claim))) if rivals else (claim,)
     return rivals

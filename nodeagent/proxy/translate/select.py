@@ -1,7 +1,6 @@
 """THE policy: which endpoints of a service port may get a connection, and what happens if none may.
 
-Readiness, the terminating fallback, topology hints, internal and external traffic policy: docs/semantics.md §4, §5,
-§7, §10.
+Readiness, the terminating fallback, topology hints, internal and external traffic policy: docs/semantics.md §4, §5, §7, §10.
 """
 
 from collections.abc import Sequence
@@ -49,9 +48,8 @@ def policies_of(spec: ServiceSpec) -> Policies:
 def choose_routes(candidates: Sequence[Candidate], policies: Policies, context: Context) -> Routes:
     """Returns the routes of a service port with these endpoints.
 
-    The cluster route is empty only if no endpoint anywhere is usable; then everything is refused. If only a Local route is
-    empty, packets are dropped instead: other nodes serve the address, and a refusal would make clients and load balancers
-    believe that no node does.
+    The cluster route is empty only if no endpoint anywhere is usable; then everything is refused. If only a Local route is empty, packets
+    are dropped instead: other nodes serve the address, and a refusal would make clients and load balancers believe that no node does.
     """
     cluster = cluster_route(candidates, context)
     if not (policies.internal_local or policies.external_local):

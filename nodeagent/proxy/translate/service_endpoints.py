@@ -48,8 +48,7 @@ def collect_endpoints(
 ) -> dict[PortKey, list[Candidate]]:
     """Returns the union of all slices of one service; each list is sorted by address and port and has no duplicates.
 
-    The order of slices, and of endpoints in them, makes no difference. What is invalid is left out and appended to
-    `problems`.
+    The order of slices, and of endpoints in them, makes no difference. What is invalid is left out and appended to `problems`.
     """
     found: dict[PortKey, list[Candidate]] = {}
     for endpoint_slice in slices:

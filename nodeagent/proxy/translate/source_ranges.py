@@ -29,8 +29,7 @@ def allowed_sources(
 ) -> tuple[str, ...] | None:
     """Returns the CIDRs that may connect to `load_balancer_ips`, merged and sorted; None: every source may.
 
-    If no range of a family is left in the list, that family is open, as with kube-proxy; it is reported as
-    ``SourceRangesIneffective``.
+    If no range of a family is left in the list, that family is open, as with kube-proxy; it is reported as ``SourceRangesIneffective``.
     """
     if ranges is None or not load_balancer_ips:
         return None

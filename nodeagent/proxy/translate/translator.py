@@ -55,9 +55,8 @@ class Translator:
     ) -> Mapping[ObjectKey, ServiceState | None]:
         """Translates the services that may have changed (None: any) and returns the states that did (None: the service is gone).
 
-        A service whose objects are identical to the previous ones is not translated again, unless it depends on a part of
-        the context that changed. If the snapshot raises, nothing is lost: the same update, or a later one with the same keys,
-        completes it.
+        A service whose objects are identical to the previous ones is not translated again, unless it depends on a part of the context
+        that changed. If the snapshot raises, nothing is lost: the same update, or a later one with the same keys, completes it.
         """
         self._outdated.update(self.outdated_by(context))
         if self._context is None:

@@ -1,9 +1,8 @@
 """An HTTP connection whose client is limited before there is a request: in bytes, headers and time of a request's head.
 
-aiohttp limits each header (8 kB) and their number (128). Together that is a megabyte for each connection, which it keeps twice;
-the bytes of a whole head and the time until it is complete have no limit. So bytes are counted here, as they come and before they
-are parsed. Two other limits of aiohttp are high: 32 requests may wait behind the one that is answered, and 256 kB of an unread
-body are kept.
+aiohttp limits each header (8 kB) and their number (128). Together that is a megabyte for each connection, which it keeps twice; the bytes
+of a whole head and the time until it is complete have no limit. So bytes are counted here, as they come and before they are parsed. Two
+other limits of aiohttp are high: 32 requests may wait behind the one that is answered, and 256 kB of an unread body are kept.
 """
 
 import asyncio
@@ -78,7 +77,6 @@ class BoundedConnection(RequestHandler):
         self._ended = ended
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the loop."""
         super().connection_made(transport)
         self._deadline = self._loop.call_later(self._head_seconds, self.force_close)
 

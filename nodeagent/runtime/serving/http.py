@@ -243,7 +243,6 @@ class _Connection(BoundedConnection):
         )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the loop."""
         super().connection_made(transport)
         peer = self.peername
         source = str(peer[0]) if isinstance(peer, tuple) else ""
@@ -256,7 +255,6 @@ class _Connection(BoundedConnection):
 
 
 def _open_files() -> int:
-    """Returns how many open files this process may have."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limit if limit != resource.RLIM_INFINITY else sys.maxsize
 

@@ -27,11 +27,10 @@ class Group(IntFlag):
 
 @contextmanager
 def following(groups: Group, take: Callable[[memoryview], None], lost: Callable[[], None]) -> Iterator[None]:
-    """Inside, `take` gets every datagram of these groups, and `lost` is called if some could not be kept (ENOBUFS)
-    or read.
+    """Inside, `take` gets every datagram of these groups, and `lost` is called if some could not be kept (ENOBUFS) or read.
 
-    Both are called on the running loop and must not block; a datagram is valid until `take` returns. Raises OSError
-    if the kernel's notifications cannot be received.
+    Both are called on the running loop and must not block; a datagram is valid until `take` returns. Raises OSError if the kernel's
+    notifications cannot be received.
     """
     loop = asyncio.get_running_loop()
     with NetlinkSocket(NETLINK_ROUTE, groups) as source:

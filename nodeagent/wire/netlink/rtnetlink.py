@@ -172,11 +172,10 @@ def get_range_routes(index: int) -> Request:
 
 
 def add_local_route(address: str, index: int, source: str = "") -> Request:
-    """`ip route append local ADDRESS dev … table local proto static src SOURCE`: local without being on the interface. A range (text
-    with a prefix length) gets a route of type `unicast`. The kernel accepts only an address of the node as source.
+    """`ip route append local ADDRESS dev … table local proto static src SOURCE`: local without being on the interface. A range (text with
+    a prefix length) gets a route of type `unicast`. The kernel accepts only an address of the node as source.
 
-    Appended, so that it is added even if another interface has the address too (kube-ipvs0, say); twice on
-    the same interface is EEXIST.
+    Appended, so that it is added even if another interface has the address too (kube-ipvs0, say); twice on the same interface is EEXIST.
     """
     return Request(uapi.RTM_NEWROUTE, NLM_F_CREATE | NLM_F_APPEND, _route(address, index, source=source))
 

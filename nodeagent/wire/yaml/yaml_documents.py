@@ -66,8 +66,7 @@ class YamlDocument(Struct, frozen=True):
     above: int
 
     def line_of(self, path: str) -> int:
-        """Returns the line (from 1) of what `path` (msgspec's spelling: ``$.spec.ports[0].port``) names, or its closest
-        parent."""
+        """Returns the line (from 1) of what `path` (msgspec's spelling: ``$.spec.ports[0].port``) names, or its closest parent."""
         node, line = self.node, self.node.start_mark.line
         for field, index in _STEP.findall(path):
             if field and isinstance(node, yaml.MappingNode):

@@ -1,11 +1,10 @@
 """One family's table: adopt it, bring it to the desired state, repair it.
 
-What we belief_from the kernel holds changes only after a commit succeeded, or from a read-back; after anything unclear the belief
-is dropped, and the next pass reads back first. There is no history of changes: a pass after a failure computes the
-same difference again.
+What we belief_from the kernel holds changes only after a commit succeeded, or from a read-back; after anything unclear the belief is
+dropped, and the next pass reads back first. There is no history of changes: a pass after a failure computes the same difference again.
 
-Other processes can change a plain table. Every commit names the generation of the ruleset up to which all changes are known to
-be ours or have been checked, and the kernel refuses it if there were others since: then the table is checked first.
+Other processes can change a plain table. Every commit names the generation of the ruleset up to which all changes are known to be ours or
+have been checked, and the kernel refuses it if there were others since: then the table is checked first.
 """
 
 from collections.abc import Callable, Mapping
@@ -190,9 +189,8 @@ class TableDriver:
         """Returns whether another process changed our table since the last pass; if so, the next pass reads back and repairs.
 
         While nobody else changes the ruleset of this network namespace, this only reads the generation (21 µs). After a foreign change
-        the
-        program and the number of elements are compared at once, and the elements themselves a slice at every call. An owned table cannot
-        be changed by others.
+        the program and the number of elements are compared at once, and the elements themselves a slice at every call. An owned table
+        cannot be changed by others.
 
         Raises KernelUnclear if the kernel did not answer.
         """
@@ -286,7 +284,6 @@ class TableDriver:
         return await self._maybe_in_thread(big, partial(self._socket.commit, step))
 
     def _commit_unconditionally(self, transaction: Transaction) -> None:
-        """Commits without checking what others changed."""
         try:
             self._socket.commit(transaction, self._others.known())
         except StaleGeneration:

@@ -230,7 +230,6 @@ def _render_node_port_endpoints(frontend: Frontend, key: bytes, rendering: Rende
 
 
 def _render_route(frontend: Frontend, route: Route, key: bytes, rendering: Rendering, *, cluster_scope: bool) -> int:
-    """Adds the endpoints of one list; returns the class that picks among them."""
     node_port = frontend.address is None
     if not route.backends:
         return REFUSE if route.otherwise is Unserved.REFUSE else DISCARD

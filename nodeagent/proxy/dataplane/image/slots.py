@@ -66,15 +66,12 @@ class Members:
         self._backends = backends
 
     def keys(self) -> Sequence[bytes]:
-        """Returns the key of every element."""
         return [self._where.key + endpoint for endpoint in map(_packed, self._backends)]
 
     def elements(self) -> Elements:
-        """Returns every element, as in an image."""
         return dict.fromkeys(self.keys(), b"")
 
     def amend(self, backends: Sequence[Backend]) -> dict[bytes, bytes | None]:
-        """Replaces the endpoints by `backends`; returns the elements that change (None: removed)."""
         gone, new = _changed_endpoints(self._backends, backends)
         self._backends = backends
         key = self._where.key
@@ -99,12 +96,10 @@ class Slots:
         return self._by_slot
 
     def keys(self) -> Sequence[bytes]:
-        """Returns the key of every slot."""
         key = self._where.key
         return [key + slot for slot in slot_keys(self._class(len(self._by_slot)))]
 
     def elements(self) -> Elements:
-        """Returns every slot's key and endpoint."""
         return dict(zip(self.keys(), self._by_slot, strict=True))
 
     def amend(self, backends: Sequence[Backend]) -> dict[bytes, bytes | None]:
@@ -148,7 +143,6 @@ def _changed_endpoints(before: Sequence[Backend], after: Sequence[Backend]) -> t
 
 
 def _positions(held: list[bytes], wanted: set[bytes]) -> list[int]:
-    """Returns the slots of some endpoints, in order."""
     if len(wanted) < _FEW:
         return sorted(held.index(endpoint) for endpoint in wanted)
     return [slot for slot, endpoint in enumerate(held) if endpoint in wanted]

@@ -38,14 +38,12 @@ class InstalledTools:
         self._path = tuple(path)
 
     def find(self, program: str) -> bool:
-        """Returns whether the program is installed."""
         return self._located(program) is not None
 
     def _located(self, program: str) -> Path | None:
         return next((place / program for place in self._path if (place / program).is_file()), None)
 
     def run(self, argv: Sequence[str], text: str = "") -> str:
-        """Runs a program with `text` as its input; returns its output. Raises LeftoverError."""
         located = self._located(argv[0])
         if located is None:
             raise LeftoverError(f"no program {argv[0]}")

@@ -1,8 +1,7 @@
 """Tables of iptables-nft, read and changed through nf_tables itself.
 
-It needs no tool, also works on tables that iptables-nft refuses to list because somebody added rules of other kinds,
-and changes all tables of a family in one transaction. Message layouts: linux/netfilter/nf_tables.h,
-nf_tables_compat.h, xt_comment.h.
+It needs no tool, also works on tables that iptables-nft refuses to list because somebody added rules of other kinds, and changes all
+tables of a family in one transaction. Message layouts: linux/netfilter/nf_tables.h, nf_tables_compat.h, xt_comment.h.
 """
 
 from collections.abc import Iterable, Iterator

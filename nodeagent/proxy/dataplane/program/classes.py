@@ -1,9 +1,8 @@
 """Dispatch classes: the number that a frontend maps to, and the chain that this number leads to.
 
-A class says how an endpoint is picked: among how many, from which of the two lists, for an address or a node port,
-with or without client affinity. nft prints it as `major:minor` in hexadecimal; the minor number is the count.
-There is one chain for each class in use, never one for each service. A few numbers that are not a count lead to what only some
-frontends need: a look at the source, a refusal, a drop.
+A class says how an endpoint is picked: among how many, from which of the two lists, for an address or a node port, with or without client
+affinity. nft prints it as `major:minor` in hexadecimal; the minor number is the count. There is one chain for each class in use, never
+one for each service. A few numbers that are not a count lead to what only some frontends need: a look at the source, a refusal, a drop.
 """
 
 from dataclasses import dataclass

@@ -38,7 +38,6 @@ class Journal:
         )
 
     def passed(self, report: PassReport) -> None:
-        """Called after every pass."""
         self.passes += 1
         self.last_pass = self._now()
         self.services = report.services
@@ -57,7 +56,6 @@ class Journal:
         )
 
     def problems_changed(self, changes: ProblemChanges) -> None:
-        """Called when problems appeared or disappeared."""
         now = self._now()
         for one in changes.solved:
             self._since.pop(one, None)

@@ -73,7 +73,6 @@ class AgentFigures:
             self._repairs.set(0.0, what)
 
     def passed(self, report: PassReport) -> None:
-        """Called after every pass."""
         self._services = report.services
         if report.waited_seconds or report.dirty:
             self._waited.observe(report.waited_seconds)
@@ -102,7 +101,6 @@ class AgentFigures:
         """Does nothing: walks over tracked flows are among kube-proxy's metrics."""
 
     def instruments(self) -> Iterator[Instrument]:
-        """Yields all of them, with their present values."""
         yield from (self._build, self._commit, self._elements, self._messages, self._new_tables, self._waited)
         yield from (self._drift, self._repairs, self._lag, self._forgotten)
         now, views = self._clock(), self._views

@@ -84,7 +84,6 @@ class KubeProxyFigures:
             self._flows.set(0.0, family)
 
     def passed(self, report: PassReport) -> None:
-        """Called after every pass."""
         now = self._wall()
         tables = sum(table.seconds for table in report.families.values())
         for family, table in report.families.items():
@@ -108,7 +107,6 @@ class KubeProxyFigures:
         self._changes.pass_ended()
 
     def conntrack_cleaned(self, report: CleaningReport) -> None:
-        """Called after each walk over tracked flows."""
         self._conntrack.observe(report.seconds, report.family.value)
         self._flows.add(report.family.value, by=report.deleted)
 
@@ -116,7 +114,6 @@ class KubeProxyFigures:
         """Does nothing: affinity is among our own metrics."""
 
     def instruments(self) -> Iterator[Instrument]:
-        """Yields all of them, with their present values."""
         yield from (self._sync, self._full, self._partial, self._programming, self._last)
         yield from self._changes.instruments()
         yield self._no_local_endpoints()

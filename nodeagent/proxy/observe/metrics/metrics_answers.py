@@ -62,7 +62,6 @@ class MetricsAnswers:
         }
 
     def answer(self, request: Request) -> Response | Stream | Awaitable[Response]:
-        """Returns the present answer."""
         why = self._hosts.why_refused(request.host, request.origin)
         if why:
             return Response(403, TEXT_HEADERS, f"{why} (reporting.metricsHostNames)\n".encode())

@@ -17,7 +17,6 @@ class NameFigures:
         self._counts = counts
 
     def instruments(self) -> Iterator[Instrument]:
-        """Yields all of them, with their present values."""
         counts = self._counts()
         if not counts.pid:
             return

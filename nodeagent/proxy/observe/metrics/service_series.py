@@ -33,9 +33,8 @@ class Words:
 
 
 class ServiceSeries:
-    """Chooses which service ports have a series: those that have had one, then those with most connections, up to `most`. A series
-    stays as long as its Service, because one that comes and goes is useless. words: for service ports, or
-    ENDPOINTS."""
+    """Chooses which service ports have a series: those that have had one, then those with most connections, up to `most`. A series stays
+    as long as its Service, because one that comes and goes is useless. words: for service ports, or ENDPOINTS."""
 
     def __init__(self, most: int, words: "Words | None" = None) -> None:
         self._most = most
@@ -84,8 +83,7 @@ class ServiceSeries:
 
 
 def about_endpoint(name: bytes, family: Family, endpoint: bytes) -> bytes:
-    """Returns the key of an endpoint's series. name: `namespace/service:port`; endpoint: address and port in the kernel's
-    form."""
+    """Returns the key of an endpoint's series. name: `namespace/service:port`; endpoint: address and port in the kernel's form."""
     address = unpack_address(endpoint[: family.address_length])
     port = int.from_bytes(endpoint[family.address_length : family.address_length + 2], "big")
     return name + _BETWEEN + endpoint_text(address, port).encode()

@@ -42,7 +42,6 @@ class ServiceBook:
         self.revision = 0
 
     def passed(self, report: PassReport) -> None:
-        """Called after every pass."""
         if not report.changed:
             return
         self.revision += 1
@@ -155,8 +154,7 @@ def compare(
 
 
 def picked_of(counts: KernelCounts, service: bytes) -> dict[str, dict[str, int]]:
-    """Returns how often the endpoints of a service's ports were picked, by name of the port and by place. service:
-    `namespace/name`."""
+    """Returns how often the endpoints of a service's ports were picked, by name of the port and by place. service: `namespace/name`."""
     found: dict[str, dict[str, int]] = {}
     for counted in counts.endpoints:
         for (name, endpoint), times in counted.by_endpoint.items():

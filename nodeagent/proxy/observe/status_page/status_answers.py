@@ -52,8 +52,7 @@ class Journal(Protocol):
 
 
 class StatusPage:
-    """counts: reads the kernel's. about: constants, by name. ready: None if ready, else why not. reasons: why Services do
-    not work."""
+    """counts: reads the kernel's. about: constants, by name. ready: None if ready, else why not. reasons: why Services do not work."""
 
     def __init__(
         self,
@@ -87,7 +86,6 @@ class StatusPage:
         }
 
     def answer(self, request: Request) -> Response | Stream | Awaitable[Response]:
-        """Returns the present answer."""
         found = self._paths.get(request.path)
         if found is None:
             return NOT_FOUND

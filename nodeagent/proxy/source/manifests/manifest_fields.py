@@ -60,7 +60,6 @@ def fits(kind: str, value: Value | Raw) -> bool:
 
 @cache
 def _strict(kind: str) -> type[Struct]:
-    """Returns a type into which only valid objects can be decoded."""
     row = ROWS[kind]
     return _struct_of(row.struct, row.words, "", ("apiVersion", "kind"))
 

@@ -1,9 +1,8 @@
 """Feeds the store from a directory of manifests.
 
-Changes are noticed through inotify, within a tenth of a second, and by checking time stamps every `poll_seconds`:
-that is for what inotify does not report (a link whose target is edited elsewhere, a network file system, the directory
-itself replaced). Reading and parsing happen in a thread. Every failure after the first reading is a Problem;
-the last good state stays in effect.
+Changes are noticed through inotify, within a tenth of a second, and by checking time stamps every `poll_seconds`: that is for what
+inotify does not report (a link whose target is edited elsewhere, a network file system, the directory itself replaced). Reading and
+parsing happen in a thread. Every failure after the first reading is a Problem; the last good state stays in effect.
 """
 
 import asyncio

@@ -105,6 +105,5 @@ def _batches(objects: Iterable[Sequence[SavedObject]]) -> Iterator[Sequence[Save
 
 
 def _schema() -> str:
-    """Returns a digest of the fields of all stored kinds."""
     described = msgspec.json.schema_components(list(KINDS.values()))
     return hashlib.sha256(msgspec.json.encode(described, order="deterministic")).hexdigest()[:16]

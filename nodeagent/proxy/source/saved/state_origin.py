@@ -23,8 +23,7 @@ class StateUnusable(Exception):
 
 
 def check(found: StateOrigin, saved: datetime, wanted: StateOrigin, now: datetime, longest: timedelta) -> None:
-    """Raises StateUnusable if the state is not of this cluster and node, lacks the names that are wanted, or is older than
-    `longest`.
+    """Raises StateUnusable if the state is not of this cluster and node, lacks the names that are wanted, or is older than `longest`.
 
     A state from the future is used: the clock of a machine that has just booted may be behind.
     """

@@ -181,11 +181,10 @@ def read_pairs(form: ElementForm, message: memoryview) -> dict[bytes, bytes]:
 @reader
 def read_counts(form: ElementForm, message: memoryview) -> dict[bytes, tuple[int, bytes]]:
     """Returns, for elements with a counter, key → (packets, comment), or the value if elements have no comments; in a tenth of the time
-    of
-    `read_elements`.
+    of `read_elements`.
 
-    What the kernel puts before the comment has one length for all elements of a set. If it is not as expected (a kernel
-    that aligns 64-bit attributes), the message is read by `read_elements`.
+    What the kernel puts before the comment has one length for all elements of a set. If it is not as expected (a kernel that aligns
+    64-bit attributes), the message is read by `read_elements`.
     """
     body = bytes(attribute_map(message).get(uapi.NFTA_SET_ELEM_LIST_ELEMENTS, b""))
     shape = _counted_shape(form)
