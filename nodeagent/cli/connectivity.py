@@ -137,7 +137,7 @@ async def _with(access: ClusterAccess, work: Callable[[ClusterClient], Coroutine
 def _run(work: Coroutine[None, None, Result]) -> Result:
     """The first signal cancels it; while it then removes what it has made, others are ignored. Raises KeyboardInterrupt."""
 
-    async def heeding_signals() -> Result:
+    async def prompt_signal_handling() -> Result:
         loop = asyncio.get_running_loop()
         task = asyncio.create_task(work, name="connectivity")
         interrupted = False
@@ -158,7 +158,7 @@ def _run(work: Coroutine[None, None, Result]) -> Result:
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
 
-    return asyncio.run(heeding_signals())
+    return asyncio.run(prompt_signal_handling())
 
 
 def _say(text: str) -> None:

@@ -16,7 +16,7 @@ from nodeagent.lab.caller import RequestRefused
 from nodeagent.lab.directory import LabDirectory, base_directory
 from nodeagent.lab.lab_plan import PROGRAMS
 from nodeagent.lab.net.network_namespaces import LabError
-from nodeagent.runtime.interrupts import heeding_signals
+from nodeagent.runtime.interrupts import prompt_signal_handling
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """SIGINT too: the process that started this in the background may have ignored it."""
@@ -48,7 +48,7 @@ def pass_lab(command: Callable[..., None]) -> Callable[..., None]:
         require_root()
         for number in ENDING:
             signal.signal(number, interrupt)
-        with failures(), heeding_signals():
+        with failures(), prompt_signal_handling():
             command(LabDirectory(base_directory(os.environ), name), **options)
 
     return functools.update_wrapper(with_lab, command)

@@ -17,7 +17,7 @@ from nodeagent.model.addresses import Family, endpoint_text, unpack_address
 from nodeagent.model.text import printable
 from nodeagent.proxy.dataplane.driver.kernel_counts import read_kernel_counts
 from nodeagent.proxy.dataplane.errors import DataplaneError, NotPermitted
-from nodeagent.runtime.interrupts import heeding_signals
+from nodeagent.runtime.interrupts import prompt_signal_handling
 
 _BETWEEN = " "
 _AROUND = 5
@@ -71,11 +71,11 @@ def top_command(*, every: float, by: str, rows: int | None, endpoints: bool, onc
     rates.look(_counters(endpoints=endpoints), time.monotonic())
     keys = keyboard() if is_terminal() and not once and output in ("table", "wide") else None
     if keys is not None:
-        with keys, heeding_signals():
+        with keys, prompt_signal_handling():
             _interact(keys, screen, rates, every=every, rows=rows, endpoints=endpoints, output=output)
         return
     while True:
-        with heeding_signals():
+        with prompt_signal_handling():
             time.sleep(every)
         found = rates.look(_counters(endpoints=endpoints), time.monotonic())
         if is_terminal() and not once:

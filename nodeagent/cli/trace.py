@@ -21,7 +21,7 @@ from nodeagent.diagnosis.trace.report import Report
 from nodeagent.model.text import printable
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.errors import DataplaneError, NotPermitted
-from nodeagent.runtime.interrupts import heeding_signals
+from nodeagent.runtime.interrupts import prompt_signal_handling
 
 EXAMPLES = """\b
 Examples:
@@ -85,7 +85,7 @@ def trace_command(
 def _follow(report: Report, count: int, seconds: float) -> list[Followed]:
     """Real packets of the connection, and whether they went as the report says."""
     try:
-        with heeding_signals():
+        with prompt_signal_handling():
             events = follow(
                 report.question, count, seconds, lambda: click.echo("nodeagent: following packets", err=True)
             )

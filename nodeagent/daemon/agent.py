@@ -48,7 +48,7 @@ from nodeagent.proxy.dataplane.driver.ownership import choose_ownership
 from nodeagent.proxy.dataplane.driver.release import release_captures
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.families import choose_families
-from nodeagent.proxy.dataplane.node_addresses import AddressesAlone, NodeAddresses
+from nodeagent.proxy.dataplane.node_addresses import AddressesOnly, NodeAddresses
 from nodeagent.proxy.dataplane.node_conditions import NodeConditions
 from nodeagent.proxy.dataplane.node_dataplane import NodeDataplane
 from nodeagent.proxy.dataplane.program.chain import ProgramOptions
@@ -196,7 +196,7 @@ class Agent:
 
     def _build_node_addresses(self) -> NodeAddresses:
         """The node's addresses, and all who hear of them."""
-        listeners = AddressesAlone(
+        listeners = AddressesOnly(
             self._beside.cleaner.node_addresses_changed,
             self._reporting.service_health.node_addresses_changed,
             self._names.node_addresses_changed,

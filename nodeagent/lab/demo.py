@@ -41,7 +41,7 @@ from nodeagent.lab.supervisor_messages import (
     Status,
 )
 from nodeagent.model.addresses import endpoint_text
-from nodeagent.runtime.interrupts import heeding_signals
+from nodeagent.runtime.interrupts import prompt_signal_handling
 
 NODES, PODS = 3, 2
 CONNECTIONS = 240
@@ -284,7 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, leave)
     screen = Console()
     started = time.monotonic()
-    with heeding_signals(), TemporaryDirectory(prefix="nodeagent-demo-", ignore_cleanup_errors=True) as path:
+    with prompt_signal_handling(), TemporaryDirectory(prefix="nodeagent-demo-", ignore_cleanup_errors=True) as path:
         directory = LabDirectory(Path(path), "demo")
         settings = Settings("demo", NODES, PODS, ipv6=True, agent_options=tuple(options.agent_option))
         demo = Demo(directory, settings, screen, started)

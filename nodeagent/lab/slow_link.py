@@ -14,7 +14,7 @@ import time
 from collections import deque
 
 from nodeagent.lab.net.network_namespaces import run_ip
-from nodeagent.runtime.interrupts import heeding_signals
+from nodeagent.runtime.interrupts import prompt_signal_handling
 
 TUNSETIFF = 0x400454CA
 IFF_TAP, IFF_NO_PI = 0x0002, 0x1000
@@ -65,7 +65,7 @@ def main(port: str, bridge: str, milliseconds: str) -> None:
     try:
         ends = splice(port, bridge)
         print("in place", flush=True)
-        with heeding_signals():
+        with prompt_signal_handling():
             carry(ends, float(milliseconds) / 1000)
     finally:
         run_ip(["-force"], restore_lines(port, bridge))  # both lines, also where only half was in place

@@ -10,7 +10,7 @@ def dns_socket(network_namespace: int) -> str:
     return f"/run/nodeagent/dns-{network_namespace}.sock"
 
 
-def left_in(network_namespace: int) -> tuple[str, ...]:
+def files_left_by(network_namespace: int) -> tuple[str, ...]:
     """Returns the files that an agent of a network namespace and its DNS process leave when they are killed, by default paths."""
     names = dns_socket(network_namespace)
     return names, names.removesuffix(".sock") + ".listen", f"/run/nodeagent/agent-{network_namespace}.sock"

@@ -13,7 +13,7 @@ LATEST_SECONDS = 1.0
 
 
 @contextmanager
-def heeding_signals() -> Iterator[None]:
+def prompt_signal_handling() -> Iterator[None]:
     """Makes the handler of a signal run within a second, whatever call blocks: a timer interrupts each system call for a moment
     (PEP 475). Only for the main thread, and not with a loop that watches a descriptor for signals, as asyncio does."""
     handler = signal.signal(signal.SIGALRM, lambda *_: None)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.runtime.interrupts import LATEST_SECONDS, heeding_signals
+from nodeagent.runtime.interrupts import LATEST_SECONDS, prompt_signal_handling
 
 
 class Told(Exception):
@@ -65,7 +65,7 @@ def waiting(seconds: float) -> Iterator[Wait]:
 @pytest.mark.parametrize(
     ("seconds", "context", "late"),
     [
-        pytest.param(60.0, heeding_signals, False, id="heeded"),
+        pytest.param(60.0, prompt_signal_handling, False, id="heeded"),
         pytest.param(LATEST_SECONDS * 1.5, nullcontext, True, id="as it is"),
     ],
 )
@@ -81,7 +81,7 @@ def test_it_is_heard_while_the_wait_goes_on(
 def test_the_timer_of_somebody_else_goes_on() -> None:
     before = signal.getitimer(signal.ITIMER_REAL)[0]
     handler = signal.getsignal(signal.SIGALRM)
-    with heeding_signals():
+    with prompt_signal_handling():
         assert signal.getitimer(signal.ITIMER_REAL)[1] == LATEST_SECONDS
     assert signal.getsignal(signal.SIGALRM) is handler
     assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= before, "this test has one itself: its time limit"

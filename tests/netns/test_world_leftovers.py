@@ -22,7 +22,7 @@ from nodeagent.lab.net.network_namespaces import (
     sweep,
 )
 from nodeagent.lab.net.world import World
-from nodeagent.model.runtime_files import left_in
+from nodeagent.model.runtime_files import files_left_by
 
 CREATOR = """
 import time
@@ -115,7 +115,7 @@ def test_a_sweep_takes_only_what_dead_creators_left() -> None:
 def test_files_of_agents_go_with_their_namespace() -> None:
     name = namespace_name(os.getpid(), "ef", "node")
     create_namespaces([name])
-    files = [Path(path) for path in left_in((NAMESPACES / name).stat().st_ino)]
+    files = [Path(path) for path in files_left_by((NAMESPACES / name).stat().st_ino)]
     files[0].parent.mkdir(parents=True, exist_ok=True)
     for file in files:
         file.touch()

@@ -11,7 +11,7 @@ from aiohttp import HttpVersion11, web
 from nodeagent.apiserver.api.protobuf_answers import ProtobufWatch
 from nodeagent.apiserver.api.replies import NextPiece, Reply
 from nodeagent.apiserver.api.watches import Watch
-from nodeagent.runtime.serving.connection import SERVER, taken_in_time
+from nodeagent.runtime.serving.connection import SERVER, write_in_time
 
 _PIECE_BYTES: Final = 128 * 1024
 _LITTLE_BYTES: Final = 16 * 1024
@@ -47,8 +47,8 @@ async def send(
             while len(chunk := await next_piece(pieces)):
                 for start in range(0, len(chunk), _PIECE_BYTES):
                     await turn()
-                    await taken_in_time(response.write(chunk[start : start + _PIECE_BYTES]), request, _PIECE_SECONDS)
-        await taken_in_time(response.write_eof(), request, _PIECE_SECONDS)
+                    await write_in_time(response.write(chunk[start : start + _PIECE_BYTES]), request, _PIECE_SECONDS)
+        await write_in_time(response.write_eof(), request, _PIECE_SECONDS)
     return response
 
 
@@ -95,7 +95,7 @@ class _Frames:
             piece = frames if len(frames) <= _PIECE_BYTES else frames[start : start + _PIECE_BYTES]
             if len(piece) > _LITTLE_BYTES:
                 await self._turn()
-            await taken_in_time(self._response.write(piece), self._request, _PIECE_SECONDS)
+            await write_in_time(self._response.write(piece), self._request, _PIECE_SECONDS)
 
 
 async def stream(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nodeagent.diagnosis.checks.finding import Finding, Result
 from nodeagent.diagnosis.checks.node_facts import Facts
-from nodeagent.proxy.dataplane.hook_order import CHECK, REASON, cure, early_chains, is_ours, says
+from nodeagent.proxy.dataplane.hook_order import CHECK, REASON, cure, describe, early_chains, is_ours
 
 _FAMILY_OF_TABLE = {"ip": "IPv4", "ip6": "IPv6", "iptables-legacy": "IPv4", "ip6tables-legacy": "IPv6"}
 
@@ -14,7 +14,7 @@ def order_findings(facts: Facts) -> Iterator[Finding]:
     early = early_chains(facts.chains)
     for chain, hook in early:
         family = _FAMILY_OF_TABLE.get(chain.table.partition(" ")[0], "")
-        yield Finding(CHECK, Result.FAILED, says(chain, hook), cure(hook), REASON, family)
+        yield Finding(CHECK, Result.FAILED, describe(chain, hook), cure(hook), REASON, family)
     if not early:
         others = sum(1 for chain in facts.chains if not is_ours(chain))
         yield Finding(CHECK, Result.OK, f"nobody translates before us ({others} chains of others)")

@@ -95,7 +95,7 @@ def _reverse_path(facts: Facts) -> Iterator[Finding]:
     strict = reverse_path.strict_interfaces((link.name for link in facts.links), facts.settings.get)
     dropped = facts.counters.get(reverse_path.DROPS, 0)
     if strict and dropped:
-        detail = reverse_path.says(strict, f"has dropped {dropped} packets")
+        detail = reverse_path.describe(strict, f"has dropped {dropped} packets")
         yield Finding("rp_filter", Result.FAILED, detail, reverse_path.cure(strict))
     elif strict:
         yield Finding("rp_filter", Result.OK, f"strict on {len(strict)} interfaces, and it has dropped nothing")

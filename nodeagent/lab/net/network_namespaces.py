@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from nodeagent.model.runtime_files import left_in
+from nodeagent.model.runtime_files import files_left_by
 
 DIRECTORY = Path("/run/netns")
 NAME = re.compile(r"nodeagent-lab-(?P<pid>[0-9]+)-(?P<world>[0-9a-f]+)-(?P<member>[A-Za-z0-9-]+)")
@@ -65,7 +65,7 @@ def remove_namespace(name: str) -> None:
     check_ours(name)
     path = DIRECTORY / name
     with suppress(OSError):
-        for left in left_in(path.stat().st_ino):
+        for left in files_left_by(path.stat().st_ino):
             Path(left).unlink(missing_ok=True)
     ctypes.CDLL(None).umount2(os.fsencode(path), MNT_DETACH)
     with suppress(FileNotFoundError):

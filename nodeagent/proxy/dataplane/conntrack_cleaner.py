@@ -92,7 +92,7 @@ class ConntrackCleaner:
 
     def look_again(self, family: Family) -> None:
         """Looks at the flows to all places of a family, because its table was wrong. Never blocks."""
-        self._ledger.table_was_wrong(family)
+        self._ledger.mark_family(family)
         if self._ledger.changed:
             self._wanted.set()
 
@@ -101,7 +101,7 @@ class ConntrackCleaner:
         came = frozenset(addresses) - self._local_addresses
         self._local_addresses = frozenset(addresses)
         if came:
-            self._ledger.addresses_came()
+            self._ledger.mark_node_ports()
             if self._ledger.changed:
                 self._wanted.set()
 

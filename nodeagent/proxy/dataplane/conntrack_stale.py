@@ -88,12 +88,12 @@ class UdpLedger:
         for place in _places(udp_port):
             self._serving.setdefault(place, {})[udp_port.service_port] = serving
 
-    def addresses_came(self) -> None:
+    def mark_node_ports(self) -> None:
         """Marks every node port as changed, because the node has new addresses: flows may be left from an earlier time at which it
         had them, and were not looked at when a node port changed."""
         self._changed.update(self._node_ports)
 
-    def table_was_wrong(self, family: Family) -> None:
+    def mark_family(self, family: Family) -> None:
         """Marks every place with endpoints as changed: untranslated flows to it may have begun."""
         self._changed.update(place for place in self._serving if place.family is family)
 

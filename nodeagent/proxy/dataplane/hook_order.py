@@ -24,7 +24,7 @@ def early_chains(chains: Iterable[ChainFact]) -> tuple[tuple[ChainFact, ChainHoo
     return tuple((chain, hook) for chain in chains if (hook := chain.hook) is not None and _is_early(chain, hook))
 
 
-def says(chain: ChainFact, hook: ChainHook) -> str:
+def describe(chain: ChainFact, hook: ChainHook) -> str:
     """Returns the consequence of such a chain, as a text for users."""
     return (
         f"{chain.table}, chain {chain.name} translates in {HookNumber(hook.number).name.lower()} at {hook.priority}, before "

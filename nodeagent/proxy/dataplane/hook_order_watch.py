@@ -9,7 +9,7 @@ from nodeagent.model.problem import Problem
 from nodeagent.proxy.dataplane.chains_here import read_chains
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.errors import DataplaneError
-from nodeagent.proxy.dataplane.hook_order import CHECK, REASON, cure, early_chains, says
+from nodeagent.proxy.dataplane.hook_order import CHECK, REASON, cure, describe, early_chains
 from nodeagent.proxy.dataplane.walk_rest import WalkRest
 from nodeagent.proxy.dataplane.worker_thread import in_thread
 
@@ -27,7 +27,7 @@ def read_order(known: int | None) -> Seen | None:
         if generation == known:
             return None
         early = early_chains(read_chains(ruleset))
-    return generation, tuple(Problem(CHECK, REASON, f"{says(chain, hook)}; {cure(hook)}") for chain, hook in early)
+    return generation, tuple(Problem(CHECK, REASON, f"{describe(chain, hook)}; {cure(hook)}") for chain, hook in early)
 
 
 class HookOrderWatch:

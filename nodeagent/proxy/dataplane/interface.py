@@ -115,7 +115,7 @@ class ServiceInterface:
 
         notifications: from the kernel, since then. The interface is read only if these contradict the belief.
         """
-        return await self._drift(lambda programmed: self._contradiction(programmed, notifications))
+        return await self._drift(lambda programmed: self._check_notifications(programmed, notifications))
 
     async def ipv6_differs(self) -> Drift | None:
         """Like `differs` for IPv6, by a look at one route: all routes disappear together when IPv6 is switched off."""
@@ -187,16 +187,16 @@ class ServiceInterface:
             staying = vips & present.vips | present.ranges
             return self._program(netlink, link, present, plan(staying, present, limits=self._limits), [], None)
 
-    def _contradiction(self, programmed: Programmed, notifications: InterfaceNotifications) -> Drift | None:
+    def _check_notifications(self, programmed: Programmed, notifications: InterfaceNotifications) -> Drift | None:
         contradicted = notifications.contradicts(programmed)
         if not contradicted and not notifications.sources_in_doubt:
             return None
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
             if read_sources(netlink, programmed.ifindex, self._node_addresses) != programmed.sources:
                 return Drift.SOURCE
-            return self._deviation(netlink, programmed) if contradicted else None
+            return self._compare_with_kernel(netlink, programmed) if contradicted else None
 
-    def _deviation(self, netlink: NetlinkSocket, programmed: Programmed) -> Drift | None:
+    def _compare_with_kernel(self, netlink: NetlinkSocket, programmed: Programmed) -> Drift | None:
         link = find_link(netlink, self._name)
         if link is None or link.ifindex != programmed.ifindex or not as_programmed(link, self._name):
             return Drift.CHANGED

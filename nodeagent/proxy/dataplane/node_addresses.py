@@ -34,7 +34,7 @@ class AddressListener(Protocol):
         ...
 
 
-class AddressesAlone:
+class AddressesOnly:
     """An AddressListener for functions that need only the addresses: calls each with all of them, in this order."""
 
     def __init__(self, *listeners: Callable[[frozenset[str]], None]) -> None:

@@ -28,7 +28,7 @@ def strict_interfaces(names: Iterable[str], setting: Callable[[str], int | None]
     return tuple(name for name in names if name != "lo" and mode_of(name, setting) == STRICT)
 
 
-def says(strict: tuple[str, ...], dropped: str) -> str:
+def describe(strict: tuple[str, ...], dropped: str) -> str:
     """Returns what the filter has done, as a text for users. dropped: how many packets, in words."""
     names = ", ".join(strict[:_NAMED])
     return f"the reverse path filter {dropped}: they came in by an interface ({names}) that is not on the way back to their source"
@@ -83,7 +83,7 @@ class ReversePathFilter:
             return ()
         if not strict:
             return ()
-        return (Problem(SUBJECT, "ReversePathDrops", f"{says(strict, 'drops packets')}; {cure(strict)}"),)
+        return (Problem(SUBJECT, "ReversePathDrops", f"{describe(strict, 'drops packets')}; {cure(strict)}"),)
 
     def _setting(self, path: str) -> int | None:
         try:

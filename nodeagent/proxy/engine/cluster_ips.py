@@ -86,11 +86,11 @@ class ClusterIps:
         new = frozenset(one for one, had in touched.items() if not had and one in self._counts)
         return gone, new
 
-    async def release(self, gone: frozenset[str]) -> None:
+    async def remove_unused(self, gone: frozenset[str]) -> None:
         """Removes the ClusterIPs that no Service has any more from the interface, before the tables that guard them drop them.
 
         If it is not known what the interface holds, removes everything that no service has. ClusterIPs that are local, and shall
-        be carried by their range, are left to `occupy`, which adds the route to the range first.
+        be carried by their range, are left to `add_new`, which adds the route to the range first.
         """
         if self._interface is None or (self._is_known and not gone):
             return
@@ -100,7 +100,7 @@ class ClusterIps:
             await self._record(self._interface.retain(self._outdated.union(self._counts, *self._by_service.values())))
             self._is_known = False
 
-    async def occupy(self, new: frozenset[str], programmed: frozenset[Family], *, elsewhere: bool = False) -> None:
+    async def add_new(self, new: frozenset[str], programmed: frozenset[Family], *, elsewhere: bool = False) -> None:
         """Adds new ClusterIPs of the families `programmed` to the interface, after the tables that guard them.
 
         If it is not known what the interface holds, it is brought to all that are guarded. elsewhere: another agent does that.

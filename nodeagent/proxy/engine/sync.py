@@ -31,7 +31,7 @@ from nodeagent.proxy.engine.udp_changes import UdpChanges
 from nodeagent.proxy.translate.context import Context
 from nodeagent.proxy.translate.node_ports import has_node_port, relevant_problems
 from nodeagent.proxy.translate.node_state import TranslationOptions, node_context, node_state
-from nodeagent.proxy.translate.size import size_of
+from nodeagent.proxy.translate.size import translation_size
 from nodeagent.proxy.translate.translator import Translator
 
 logger = logging.getLogger(__name__)
@@ -251,7 +251,7 @@ class Engine:
             self._disturbed.add("interface")
         foreign = self._other_agent_owns_tables()
         if not foreign:
-            await self._cluster_ips.release(gone)
+            await self._cluster_ips.remove_unused(gone)
         families = {
             table.family: await self._sync_table(table, changed, node, compare=compare) for table in self._tables
         }
@@ -259,7 +259,7 @@ class Engine:
             self._readers.committed()
         programmed = frozenset(family for family, table in families.items() if table.ok)
         self._end_stale_flows(families, programmed)
-        await self._cluster_ips.occupy(new, programmed, elsewhere=foreign and not programmed)
+        await self._cluster_ips.add_new(new, programmed, elsewhere=foreign and not programmed)
         finished = asyncio.get_running_loop().time()
         self._plan_retry(finished, all_ok=len(programmed) == len(families))
         report = PassReport(
@@ -337,7 +337,7 @@ class Engine:
         dirty = None if everything else changes.services
         if (
             dirty is not None
-            and size_of(self._snapshot, {*dirty, *self._translator.outdated_by(context)}) <= THREAD_ABOVE
+            and translation_size(self._snapshot, {*dirty, *self._translator.outdated_by(context)}) <= THREAD_ABOVE
         ):
             return self._translator.update(self._snapshot, dirty, context)
         return await asyncio.to_thread(self._translator.update, self._snapshot, dirty, context)

@@ -18,7 +18,7 @@ PROBLEM_LINES = 20
 """Of many problems that appear or disappear at once, so many are written, and the number of the others."""
 
 
-class Later(Protocol):
+class CallLater(Protocol):
     """Calls `action` after so many seconds (`loop.call_later`)."""
 
     def __call__(self, seconds: float, action: Callable[[], None], /) -> object: ...
@@ -30,7 +30,7 @@ class PassLog:
     The first pass, and the first change after a second without a line, are logged at once.
     """
 
-    def __init__(self, later: Later) -> None:
+    def __init__(self, later: CallLater) -> None:
         self._later = later
         self._first = True
         self._waiting = False

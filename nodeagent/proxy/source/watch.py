@@ -255,7 +255,7 @@ class ListWatch(Generic[O]):
             self._count_not_yet_reached()
             return Retry.AT_ONCE if was_watching and self._phase is not _Phase.WATCHING else Retry.BACK_OFF
         elif isinstance(error, RejectedError) and error.code == HTTPStatus.BAD_REQUEST and error.of_api:
-            return self._simplify(is_about_selectors=error.is_about_selectors)
+            return self._handle_bad_request(is_about_selectors=error.is_about_selectors)
         elif isinstance(error, NotServedError) and self._phase is _Phase.WATCHING:
             self._relist()
         return Retry.BACK_OFF
@@ -417,7 +417,7 @@ class ListWatch(Generic[O]):
         if self._not_yet_reached >= NOT_YET_REACHED_LIMIT:
             self._relist()
 
-    def _simplify(self, *, is_about_selectors: bool) -> Retry:
+    def _handle_bad_request(self, *, is_about_selectors: bool) -> Retry:
         """Reacts to a 400: the server may not know our continue token any more, or not our selectors.
 
         A proxy before the server may send a Status of its own, which says nothing about selectors.

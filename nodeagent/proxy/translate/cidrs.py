@@ -26,7 +26,7 @@ def network_family(network: Network) -> Family:
     return Family.IPV4 if isinstance(network, IPv4Network) else Family.IPV6
 
 
-def merged(networks: Iterable[Network]) -> tuple[str, ...]:
+def merge_cidrs(networks: Iterable[Network]) -> tuple[str, ...]:
     """Returns the same addresses in the fewest CIDRs: IPv4 before IPv6, sorted, non-overlapping, canonical text.
 
     The kernel refuses overlapping intervals (EEXIST), but accepts some of them silently in concatenated sets.

@@ -22,7 +22,7 @@ _PARTS = {"zone": Part.ZONE, "node_addresses": Part.NODE_ADDRESSES, "protection"
 
 
 def parts_read(service: Service, slices: Iterable[EndpointSlice]) -> Part:
-    """Returns all parts on which the translation may depend (`select.near`, `source_ranges`, `protection`).
+    """Returns all parts on which the translation may depend (`select.narrow_by_topology`, `source_ranges`, `protection`).
 
     Services depend on zones if endpoints have hints, on the node's addresses if they have source ranges (which may contain
     one), and on the protected addresses if they have addresses other than ClusterIPs.

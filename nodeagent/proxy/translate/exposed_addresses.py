@@ -40,11 +40,11 @@ def exposures(service: Service, key: ObjectKey, context: Context, problems: list
     subject = f"Service {key}"
     cluster_ips = _cluster_ips(spec, context, subject, problems)
     external = spec.external_ips if spec.external_ips and context.external_ips_enabled else ()
-    external_ips = _usable(external, "external IP", subject, problems) if external else []
+    external_ips = _usable_addresses(external, "external IP", subject, problems) if external else []
     status = service.status
     ingress = status.load_balancer.ingress if status and status.load_balancer else None
     virtual = [entry.ip for entry in ingress or () if entry.ip and entry.ip_mode in (None, "VIP")]
-    load_balancer_ips = _usable(virtual, "load-balancer IP", subject, problems) if virtual else []
+    load_balancer_ips = _usable_addresses(virtual, "load-balancer IP", subject, problems) if virtual else []
     return {
         family: Exposure(
             cluster_ip,
@@ -113,7 +113,7 @@ def _cluster_ips(spec: ServiceSpec, context: Context, subject: str, problems: li
     return {family: found[family] for family in context.families if family in found}
 
 
-def _usable(texts: Iterable[str], what: str, subject: str, problems: list[Problem]) -> list[str]:
+def _usable_addresses(texts: Iterable[str], what: str, subject: str, problems: list[Problem]) -> list[str]:
     usable: dict[str, None] = {}
     for text in texts:
         address = parse_address(text)

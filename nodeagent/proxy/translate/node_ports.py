@@ -10,7 +10,7 @@ from typing import TypeVar
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.frontend import FrontendKind, ServiceState
 from nodeagent.model.problem import Problem
-from nodeagent.proxy.translate.cidrs import Network, merged, network_family, parse_cidrs
+from nodeagent.proxy.translate.cidrs import Network, merge_cidrs, network_family, parse_cidrs
 from nodeagent.proxy.translate.context import Context
 
 _SUBJECT = "configuration nodePortAddresses"
@@ -28,15 +28,15 @@ def node_port_cidrs(texts: Sequence[str], context: Context, problems: list[Probl
     """
     entries = [text.strip() for text in texts if text.strip()]
     if not entries or set(entries) == {"primary"}:
-        return _primary(context, problems)
+        return _primary_addresses(context, problems)
     given = parse_cidrs([entry for entry in entries if entry != "all"], _SUBJECT, "entry", problems)
     if not given and "all" not in entries:
         return ()
     chosen: list[Network] = []
     for family in context.families:
         own = [] if "all" in entries else [network for network in given if network_family(network) is family]
-        chosen += _served(own or [_EVERYTHING[family]], problems)
-    return merged(chosen)
+        chosen += _exclude_loopback(own or [_EVERYTHING[family]], problems)
+    return merge_cidrs(chosen)
 
 
 def has_node_port(state: ServiceState) -> bool:
@@ -52,17 +52,17 @@ def relevant_problems(problems: tuple[Problem, ...], *, node_ports: bool) -> tup
     return tuple(one for one in problems if one.reason != _NO_ADDRESS)
 
 
-def _primary(context: Context, problems: list[Problem]) -> tuple[str, ...]:
+def _primary_addresses(context: Context, problems: list[Problem]) -> tuple[str, ...]:
     """Returns the node's addresses. One family without an address is normal; a node without any address is a problem."""
     known = {family_of(address): address for address in reversed(context.node_addresses)}
     for family in context.families:
         if not known:
             detail = f"the node has no {family.value} address: node ports do not answer on {family.value}"
             problems.append(Problem(_SUBJECT, _NO_ADDRESS, detail))
-    return merged([ip_network(address) for family, address in known.items() if family in context.families])
+    return merge_cidrs([ip_network(address) for family, address in known.items() if family in context.families])
 
 
-def _served(networks: Iterable[Network], problems: list[Problem]) -> list[Network]:
+def _exclude_loopback(networks: Iterable[Network], problems: list[Problem]) -> list[Network]:
     served: list[Network] = []
     for network in networks:
         parts = list(_without_loopback(network))

@@ -14,7 +14,7 @@ from nodeagent.model.in_use import InUse, describe_overlap
 from nodeagent.model.objects import LABEL_ZONE, Node, ServiceCIDR
 from nodeagent.model.problem import Problem
 from nodeagent.model.protected import Protected
-from nodeagent.proxy.translate.cidrs import Network, merged, network_family, parse_cidrs
+from nodeagent.proxy.translate.cidrs import Network, merge_cidrs, network_family, parse_cidrs
 from nodeagent.proxy.translate.context import Context
 from nodeagent.proxy.translate.node_ports import node_port_cidrs
 from nodeagent.proxy.translate.protection import protection
@@ -133,7 +133,7 @@ def merged_service_cidrs(
                 problems.append(Problem(subject, "ServiceCIDROverlap", detail))
             elif network_family(network) in context.families:
                 networks.append(network)
-    return merged(networks)
+    return merge_cidrs(networks)
 
 
 def pod_cidrs(
@@ -155,7 +155,7 @@ def pod_cidrs(
     first: dict[Family, Network] = {}
     for network in networks:
         first.setdefault(network_family(network), network)
-    return merged([network for family, network in first.items() if family in options.families])
+    return merge_cidrs([network for family, network in first.items() if family in options.families])
 
 
 def _pods_in_use(node: Node | None, options: TranslationOptions) -> frozenset[InUse]:

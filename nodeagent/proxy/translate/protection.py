@@ -36,12 +36,12 @@ class Protection(Struct, frozen=True):
         """Returns why an external frontend is not allowed, as a text for users; None if it is."""
         detail = None
         if frontend.protocol is not Protocol.SCTP:
-            detail = self._against_names(frontend)
+            detail = self._reason_by_names(frontend)
         if detail is None and frontend.protocol is Protocol.TCP:
-            detail = self._against_ways(frontend)
+            detail = self._reason_by_api_server(frontend)
         return detail
 
-    def _against_names(self, frontend: Frontend) -> str | None:
+    def _reason_by_names(self, frontend: Frontend) -> str | None:
         port, protocol = frontend.port, frontend.protocol.name
         if frontend.address is None:
             if any(port == taken and address in self.own for address, taken in self.names):
@@ -54,7 +54,7 @@ class Protection(Struct, frozen=True):
             return f"{what} is where this node asks for the name of the API server: not captured"
         return None
 
-    def _against_ways(self, frontend: Frontend) -> str | None:
+    def _reason_by_api_server(self, frontend: Frontend) -> str | None:
         port = frontend.port
         if frontend.address is None:
             if any(port == taken and address in self.own for address, taken in self.ways):

@@ -65,7 +65,7 @@ def choose_routes(candidates: Sequence[Candidate], policies: Policies, context: 
 def cluster_route(candidates: Sequence[Candidate], context: Context) -> Route:
     """Returns the ready endpoints that pass topology; if no endpoint is ready, those that terminate and still serve. Never a mix."""
     ready = [candidate for candidate in candidates if candidate.ready]
-    chosen = near(ready, context) if ready else draining(candidates)
+    chosen = narrow_by_topology(ready, context) if ready else draining(candidates)
     return Route(tuple([candidate.backend for candidate in chosen]))
 
 
@@ -81,7 +81,7 @@ def draining(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [candidate for candidate in candidates if candidate.terminating and candidate.serving]
 
 
-def near(ready: Sequence[Candidate], context: Context) -> Sequence[Candidate]:
+def narrow_by_topology(ready: Sequence[Candidate], context: Context) -> Sequence[Candidate]:
     """Returns the ready endpoints that topology hints assign to this node, or to its zone; all if hints do not apply.
 
     A kind of hint counts only if every ready endpoint has it and one of them names this node or zone: incomplete hints must

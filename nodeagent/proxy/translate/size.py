@@ -9,7 +9,7 @@ _SERVICE = 10
 """The fixed cost of a service, in endpoints of one port."""
 
 
-def size_of(snapshot: Snapshot, keys: Iterable[ObjectKey]) -> int:
+def translation_size(snapshot: Snapshot, keys: Iterable[ObjectKey]) -> int:
     """Returns the sum of the endpoints of every port, the frontends and the source ranges that services can have at most."""
     size = 0
     for key in keys:

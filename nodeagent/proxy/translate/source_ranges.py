@@ -7,7 +7,7 @@ from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import ServiceSpec
 from nodeagent.model.problem import Problem
-from nodeagent.proxy.translate.cidrs import Network, merged, network_family, parse_cidrs
+from nodeagent.proxy.translate.cidrs import Network, merge_cidrs, network_family, parse_cidrs
 from nodeagent.proxy.translate.context import Context
 
 
@@ -40,7 +40,7 @@ def allowed_sources(
         return None
     if _contains_node(own, family, context):
         own += [ip_network(address) for address in load_balancer_ips]
-    sources = merged(own)
+    sources = merge_cidrs(own)
     return None if len(sources) == 1 and sources[0].endswith("/0") else sources
 
 

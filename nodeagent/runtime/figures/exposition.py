@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from nodeagent.runtime.figures.instruments import Figure, Instrument, MetricType
 
 
-class _Once(Collector):
+class _SingleScrape(Collector):
     """Returns the instruments of one scrape to prometheus-client."""
 
     def __init__(self, instruments: Iterable[Instrument]) -> None:
@@ -32,7 +32,7 @@ class Exposition:
     def text(self, instruments: Iterable[Instrument]) -> bytes:
         """Returns the text of one scrape."""
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Once(list(instruments)))
+        registry.register(_SingleScrape(list(instruments)))
         return generate_latest(registry) + generate_latest(self._process)
 
 

@@ -13,7 +13,7 @@ _KINDS = 1000
 
 
 @dataclass(slots=True)
-class _Said:
+class _LineCounts:
     """since: when the period began. lines: in this period. left_out: since the last line."""
 
     since: float
@@ -21,7 +21,7 @@ class _Said:
     left_out: int = 0
 
 
-class Repeats(logging.Filter):
+class RepeatFilter(logging.Filter):
     """Lets the first lines of a kind pass in each period; the next one that passes says how many were left out.
 
     Limits only warnings and errors: others can cause some of them at any rate, by the queries they send or by changing what is
@@ -31,7 +31,7 @@ class Repeats(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._said: dict[tuple[object, ...], _Said] = {}
+        self._said: dict[tuple[object, ...], _LineCounts] = {}
         self._lock = Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -41,7 +41,7 @@ class Repeats(logging.Filter):
             return self._passes(record, self._clock())
 
     def _passes(self, record: logging.LogRecord, now: float) -> bool:
-        said = self._about(_kind(record), now)
+        said = self._counts_of(_kind(record), now)
         if now - said.since >= PERIOD_SECONDS:
             said.since, said.lines = now, 0
         if said.lines >= LINES:
@@ -54,12 +54,12 @@ class Repeats(logging.Filter):
             said.left_out = 0
         return True
 
-    def _about(self, kind: tuple[object, ...], now: float) -> _Said:
+    def _counts_of(self, kind: tuple[object, ...], now: float) -> _LineCounts:
         """Returns the counts of a kind; drops those of the oldest kinds if there are many."""
         if kind not in self._said:
             while len(self._said) >= _KINDS:
                 del self._said[next(iter(self._said))]
-            self._said[kind] = _Said(now)
+            self._said[kind] = _LineCounts(now)
         return self._said[kind]
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 
 from nodeagent.model.text import printable
-from nodeagent.runtime.logs.repeats import Repeats
+from nodeagent.runtime.logs.repeats import RepeatFilter
 
 # journald reads `<N>` at the start of a line of standard error as its priority (sd-daemon(3)).
 _PRIORITIES = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (logging.DEBUG, 7))
@@ -60,7 +60,7 @@ def set_up_logging(level: int, *, as_json: bool, journald: bool) -> None:
     """Sends all log lines to standard error; called once, by the command line."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter(journald=journald))
-    handler.addFilter(Repeats())
+    handler.addFilter(RepeatFilter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

@@ -122,7 +122,7 @@ class Admission:
         if gone.user is not None:
             _decrease(self._per_user, gone.user)
         else:
-            self._no_stranger(key, gone)
+            self._remove_stranger(key, gone)
 
     def note_request(self, key: Hashable) -> None:
         """Records a request of an unknown client: its connection is now the last to be evicted among these."""
@@ -141,7 +141,7 @@ class Admission:
             ):
                 return False
             if found.user is None:
-                self._no_stranger(key, found)
+                self._remove_stranger(key, found)
             else:
                 _decrease(self._per_user, found.user)
             found.user = user
@@ -181,7 +181,7 @@ class Admission:
     def _fullest_port(self) -> int:
         return max(self._strangers, key=lambda port: len(self._strangers[port]), default=0)
 
-    def _no_stranger(self, key: Hashable, found: _Connection) -> None:
+    def _remove_stranger(self, key: Hashable, found: _Connection) -> None:
         line = self._strangers[found.port]
         del line[key]
         if not line:

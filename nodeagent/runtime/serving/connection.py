@@ -157,7 +157,7 @@ class BoundedConnection(RequestHandler):
             self._deadline = None
 
 
-async def taken_in_time(written: Awaitable[None], request: web.BaseRequest, seconds: float) -> None:
+async def write_in_time(written: Awaitable[None], request: web.BaseRequest, seconds: float) -> None:
     """Waits for a write. Raises ConnectionError, and aborts the connection, if the client does not read it in time."""
     try:
         async with asyncio.timeout(seconds):

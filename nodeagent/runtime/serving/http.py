@@ -21,7 +21,7 @@ from aiohttp.web_protocol import RequestHandler
 from nodeagent.model.addresses import Family, endpoint_text, family_of
 from nodeagent.model.problem import Problem
 from nodeagent.runtime.serving.admission import Admission, ConnectionLimits, site_of
-from nodeagent.runtime.serving.connection import SERVER, BoundedConnection, taken_in_time
+from nodeagent.runtime.serving.connection import SERVER, BoundedConnection, write_in_time
 from nodeagent.runtime.serving.memory import FreedMemory
 from nodeagent.runtime.serving.responses import Request, Response, Stream
 
@@ -168,11 +168,11 @@ class HttpListeners:
             return await _send_whole(given, request)
         self._under_way[client] += 1
         try:
-            return await _send_whole(await self._made(given, port), request)
+            return await _send_whole(await self._await_response(given, port), request)
         finally:
             self._under_way -= Counter([client])  # subtracting a Counter keeps no address without answers in progress
 
-    async def _made(self, given: Response | Awaitable[Response], port: int) -> Response:
+    async def _await_response(self, given: Response | Awaitable[Response], port: int) -> Response:
         try:
             return given if isinstance(given, Response) else await given
         except Exception as error:  # noqa: BLE001  # as above
@@ -190,7 +190,7 @@ class HttpListeners:
         async with aclosing(stream.pieces) as pieces:
             with suppress(ConnectionError):
                 async for piece in pieces:
-                    await taken_in_time(sending.write(piece), request, ANSWER_SECONDS)
+                    await write_in_time(sending.write(piece), request, ANSWER_SECONDS)
         return sending
 
 
@@ -208,8 +208,8 @@ async def _send_whole(response: Response, request: web.BaseRequest) -> web.Strea
     await sending.prepare(request)
     with suppress(ConnectionError):
         for start in range(0, len(body), _PIECE_BYTES):
-            await taken_in_time(sending.write(body[start : start + _PIECE_BYTES]), request, ANSWER_SECONDS)
-        await taken_in_time(sending.write_eof(), request, ANSWER_SECONDS)
+            await write_in_time(sending.write(body[start : start + _PIECE_BYTES]), request, ANSWER_SECONDS)
+        await write_in_time(sending.write_eof(), request, ANSWER_SECONDS)
     return sending
 
 

@@ -391,11 +391,11 @@ def _route(destination: str, index: int, protocol: int = uapi.RTPROT_STATIC, sou
     family = family_of(address).socket_family
     bits, kind = (int(length), uapi.RTN_UNICAST) if length else (len(packed) * 8, uapi.RTN_LOCAL)
     head = _ROUTE.pack(family, bits, 0, 0, uapi.RT_TABLE_LOCAL, protocol, scope, kind, 0)
-    return head + attribute(uapi.RTA_DST, packed) + _way(index, source)
+    return head + attribute(uapi.RTA_DST, packed) + _route_end(index, source)
 
 
 @lru_cache(maxsize=16)
-def _way(index: int, source: str) -> bytes:
+def _route_end(index: int, source: str) -> bytes:
     """Returns the part that thousands of routes have in common."""
     chosen = attribute(uapi.RTA_PREFSRC, pack_address(source)) if source else b""
     return attribute(uapi.RTA_OIF, _U32.pack(index)) + chosen

@@ -208,7 +208,7 @@ class Semantics:
             nodes=tuple(hint["name"] for hint in hints.get("forNodes") or ()),
         )
 
-    def near(self, ready: list[Endpoint]) -> list[Endpoint]:
+    def narrow_by_topology(self, ready: list[Endpoint]) -> list[Endpoint]:
         """Topology: node hints, else zone hints, else all (KEP-2433, KEP-3015)."""
         zone = ((self.node.get("metadata") or {}).get("labels") or {}).get("topology.kubernetes.io/zone")
         on_node = [e for e in ready if self.settings.node_name in e.nodes]
@@ -221,7 +221,7 @@ class Semantics:
 
     def everywhere(self, endpoints: list[Endpoint]) -> list[Endpoint]:
         ready = [e for e in endpoints if e.ready]
-        return self.near(ready) if ready else [e for e in endpoints if e.serving and e.terminating]
+        return self.narrow_by_topology(ready) if ready else [e for e in endpoints if e.serving and e.terminating]
 
     def here(self, endpoints: list[Endpoint]) -> list[Endpoint]:
         ready = [e for e in endpoints if e.local and e.ready]

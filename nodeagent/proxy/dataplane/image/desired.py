@@ -20,7 +20,7 @@ from nodeagent.proxy.dataplane.image.image import (
 )
 from nodeagent.proxy.dataplane.image.names_elements import names_elements
 from nodeagent.proxy.dataplane.image.render import MemberList, Rendering, SlotList, render_service
-from nodeagent.proxy.dataplane.image.slots import Held, hold
+from nodeagent.proxy.dataplane.image.slots import Held, new_list
 from nodeagent.proxy.dataplane.image.timeouts import AffinityTimeouts
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.classes import PickClass, pick_class
@@ -104,7 +104,7 @@ class DesiredImage:
             for where, backends in rendering.lists.items():
                 listed = held.lists.get(where)
                 if listed is None:
-                    new[where] = hold(where, backends, programmed)
+                    new[where] = new_list(where, backends, programmed)
                 else:
                     self._put(where.name, listed.amend(backends))
         except Exception as error:  # noqa: BLE001 - no error of one service may stop the others

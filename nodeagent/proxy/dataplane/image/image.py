@@ -63,7 +63,7 @@ def interval_elements(cidrs: Iterable[str], family: Family) -> Elements:
     elements: Elements = {}
     for cidr in cidrs:
         if family_of(cidr) is family:
-            elements[_ends_of(cidr)] = b""
+            elements[_first_and_last(cidr)] = b""
     return elements
 
 
@@ -84,7 +84,7 @@ def ping_elements(service_cidrs: Iterable[str], family: Family) -> Elements:
 
 
 @lru_cache(KNOWN_CIDRS)
-def _ends_of(cidr: str) -> bytes:
+def _first_and_last(cidr: str) -> bytes:
     """Returns first and last address. Cached: each pass asks for the same few CIDRs."""
     network = ip_network(cidr)
     return network.network_address.packed + network.broadcast_address.packed
@@ -95,13 +95,13 @@ def comment_text(name: ServicePortName) -> bytes:
 
     nft accepts 127 characters; a namespace and a service name (63 each, RFC 1123 labels) always fit.
     """
-    text = _listable(str(name)).encode()
+    text = _escape_for_nft(str(name)).encode()
     if len(text) <= MAX_COMMENT:
         return text
-    return _listable(str(name.service)).encode()[:MAX_COMMENT].decode(errors="ignore").encode()
+    return _escape_for_nft(str(name.service)).encode()[:MAX_COMMENT].decode(errors="ignore").encode()
 
 
-def _listable(name: str) -> str:
+def _escape_for_nft(name: str) -> str:
     """Escapes what nft would print unescaped to a terminal, and the quotes around a comment."""
     return printable(name).replace('"', r"\x22")
 

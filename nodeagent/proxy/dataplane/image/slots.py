@@ -22,14 +22,14 @@ def changed_backends(before: Sequence[Backend], after: Sequence[Backend]) -> tup
     """Returns (removed, added). Fast if both lists begin and end alike; correct for any two."""
     if before is after:
         return set(), set()
-    start = _alike(before, after)
+    start = _common_prefix(before, after)
     stop = min(len(before), len(after)) - start
-    ending = min(stop, _alike(before[::-1], after[::-1]))
+    ending = min(stop, _common_prefix(before[::-1], after[::-1]))
     old, new = set(before[start : len(before) - ending]), set(after[start : len(after) - ending])
     return old - new, new - old
 
 
-def _alike(one: Sequence[Backend], other: Sequence[Backend]) -> int:
+def _common_prefix(one: Sequence[Backend], other: Sequence[Backend]) -> int:
     """Returns how many elements are equal from the beginning on."""
     length = min(len(one), len(other))
     at = 0
@@ -51,7 +51,7 @@ class Held(Protocol):
         ...
 
 
-def hold(where: SlotList | MemberList, backends: Sequence[Backend], programmed: TableImage) -> Held:
+def new_list(where: SlotList | MemberList, backends: Sequence[Backend], programmed: TableImage) -> Held:
     """Returns a new list; its endpoints take over the slots that they have in the programmed image."""
     return Slots(where, backends, programmed) if isinstance(where, SlotList) else Members(where, backends)
 

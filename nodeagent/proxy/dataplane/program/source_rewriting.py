@@ -55,7 +55,7 @@ def source_rules(family: Family, options: ProgramOptions) -> tuple[Rule, ...]:
     return (
         untranslated,
         *((*rule, Verdict(Code.GOTO, NOT_FROM_PODS)) for rule in _not_from_pods(regs, options)),
-        *_kept(regs),
+        *_rules_keeping_source(regs),
         (regs.original_destination(0), Lookup(schema.CLUSTER_IPS, 0), Verdict(Code.GOTO, _FROM_CLUSTER_IP)),
         others,
     )
@@ -98,7 +98,7 @@ def _not_from_pods(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
     return ((*_HAS_INPUT, *not_from_pod), (*_HAS_NO_INPUT, *elsewhere), (*_HAS_NO_INPUT, *FROM_NODE))
 
 
-def _kept(regs: Loader) -> tuple[Rule, ...]:
+def _rules_keeping_source(regs: Loader) -> tuple[Rule, ...]:
     """Returns rules for connections that keep their source: from pods, to blocks where only ClusterIPs lead anywhere, except connections
     of a pod to itself.
 

@@ -22,7 +22,7 @@ of the old element was known: Prometheus must not treat it as a counter that sta
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class SeriesNames:
     """The names of series, and of the series for all others. labelled: returns the labels of one series."""
 
     name: str
@@ -34,11 +34,11 @@ class Words:
 
 class ServiceSeries:
     """Chooses which service ports have a series: those that have had one, then those with most connections, up to `most`. A series stays
-    as long as its Service, because one that comes and goes is useless. words: for service ports, or ENDPOINTS."""
+    as long as its Service, because one that comes and goes is useless. names: for service ports, or ENDPOINTS."""
 
-    def __init__(self, most: int, words: "Words | None" = None) -> None:
+    def __init__(self, most: int, names: "SeriesNames | None" = None) -> None:
         self._most = most
-        self._words = SERVICES if words is None else words
+        self._names = SERVICES if names is None else names
         self._shown: dict[bytes, str] = {}
         self._totals: dict[bytes, int] = {}
         self._others = 0
@@ -57,10 +57,10 @@ class ServiceSeries:
         self._choose(totals)
         self._count_others(totals)
         lines = [f"{labels} {totals[name]}\n" for name, labels in self._shown.items()]
-        words = self._words
-        head = f"# HELP {words.name} {words.help}\n# TYPE {words.name} counter\n"
+        names = self._names
+        head = f"# HELP {names.name} {names.help}\n# TYPE {names.name} counter\n"
         rest = (
-            f"# HELP {words.others} {words.others_help}\n# TYPE {words.others} counter\n{words.others} {self._others}\n"
+            f"# HELP {names.others} {names.others_help}\n# TYPE {names.others} counter\n{names.others} {self._others}\n"
         )
         return "".join((head, *lines, rest)).encode()
 
@@ -79,7 +79,7 @@ class ServiceSeries:
             return
         waiting = [name for name in totals if name not in self._shown]
         for name in waiting if len(waiting) <= room else nlargest(room, waiting, key=lambda one: (totals[one], one)):
-            self._shown[name] = f"{self._words.name}{{{self._words.labelled(name)}}}"
+            self._shown[name] = f"{self._names.name}{{{self._names.labelled(name)}}}"
 
 
 def about_endpoint(name: bytes, family: Family, endpoint: bytes) -> bytes:
@@ -104,14 +104,14 @@ def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-SERVICES = Words(
+SERVICES = SeriesNames(
     NAME,
     "New connections to the addresses and node ports of a service port, answered or not",
     OTHERS,
     "The same of the service ports that have no series",
     _labels_of_service,
 )
-ENDPOINTS = Words(
+ENDPOINTS = SeriesNames(
     ENDPOINT_NAME,
     "How often an endpoint of a service port was picked for a new connection",
     OTHER_ENDPOINTS,

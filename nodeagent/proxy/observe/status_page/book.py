@@ -153,7 +153,7 @@ def compare(
     return latest, [place for place, connections in latest.items() if before.get(place, 0) != connections]
 
 
-def picked_of(counts: KernelCounts, service: bytes) -> dict[str, dict[str, int]]:
+def picks_of_service(counts: KernelCounts, service: bytes) -> dict[str, dict[str, int]]:
     """Returns how often the endpoints of a service's ports were picked, by name of the port and by place. service: `namespace/name`."""
     found: dict[str, dict[str, int]] = {}
     for counted in counts.endpoints:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from nodeagent.model.reports import KernelCounts
-from nodeagent.proxy.observe.status_page.book import ServiceBook, compare, picked_of
+from nodeagent.proxy.observe.status_page.book import ServiceBook, compare, picks_of_service
 from nodeagent.proxy.observe.status_page.packet_ways import packet_path
 from nodeagent.runtime.serving.page_document import page_document
 from nodeagent.runtime.serving.responses import JSON_HEADERS, NOT_FOUND, Request, Response, Stream
@@ -104,7 +104,7 @@ class StatusPage:
     async def _service(self, request: Request) -> Response:
         name = parse_qs(request.query).get("name", [""])[0]
         await self._count()
-        picked = await asyncio.to_thread(picked_of, self._latest, name.encode())
+        picked = await asyncio.to_thread(picks_of_service, self._latest, name.encode())
         ways = [packet_path(*found, picked.get(str(found[0].service_port), {})) for found in self._book.frontends(name)]
         verdict = (await self._reasons([name])).get(name)
         return _json({"name": name, "verdict": verdict and verdict.line, "ways": ways})

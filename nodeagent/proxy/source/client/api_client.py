@@ -238,7 +238,7 @@ class ApiClient:
         """Returns the answer, with its body unread, and the server that gave it: the one in use, or another that is used from now on."""
         asked: dict[Server, KubeError] = {}
         parameters = tuple(parameters)
-        while (server := self._servers.to_ask(asked)) is not None:
+        while (server := self._servers.next_to_try(asked)) is not None:
             try:
                 response = await self._authorized(method, server, path, parameters, content)
             except ServerUnreachableError as error:

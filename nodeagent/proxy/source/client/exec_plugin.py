@@ -78,7 +78,7 @@ class ExecPlugin:
     async def _run(self) -> bytes:
         command = self._command
         # Files, not pipes: a grandchild that keeps a pipe open would make us wait for its end.
-        with _memory("nodeagent-stdout") as output, _memory("nodeagent-stderr") as complaints:
+        with _memory_file("nodeagent-stdout") as output, _memory_file("nodeagent-stderr") as complaints:
             try:
                 process = await asyncio.create_subprocess_exec(
                     command.command,
@@ -147,7 +147,7 @@ class ExecPlugin:
 
 
 @contextmanager
-def _memory(name: str) -> Iterator[int]:
+def _memory_file(name: str) -> Iterator[int]:
     """Yields the descriptor of a file in memory that is closed afterwards."""
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
     try:

@@ -37,7 +37,7 @@ class Servers:
     def are_several(self) -> bool:
         return len(self._order) > 1
 
-    def to_ask(self, asked: Container[Server]) -> Server | None:
+    def next_to_try(self, asked: Container[Server]) -> Server | None:
         """Returns the first server that has not been asked yet, beginning with the one in use; None if all have been asked."""
         start = self._order.index(self.current)
         return next((server for server in self._order[start:] + self._order[:start] if server not in asked), None)

@@ -80,13 +80,11 @@ def _unmet_ports(service: Service, sources: Sequence[_Ports]) -> Iterator[Dangli
         for port in sorted(source.ports - wanted):
             unmet = True
             names = [name for name, _ in wanted if name and name != port[0]]
-            detail = (
-                f"Service {key_of(service)} has no port {_spelled(port)}{did_you_mean(port[0], names) or _have(wanted)}"
-            )
+            detail = f"Service {key_of(service)} has no port {_port_text(port)}{did_you_mean(port[0], names) or _existing_ports(wanted)}"
             yield Dangling(source.source, "UnknownPortName", detail)
     if present and not unmet:
         for port in sorted(wanted - present):
-            detail = f"no endpoint of it has a port {_spelled(port)}{_have(present)}"
+            detail = f"no endpoint of it has a port {_port_text(port)}{_existing_ports(present)}"
             yield Dangling(service, "UnknownPortName", detail)
 
 
@@ -94,10 +92,10 @@ def _ids(ports: Iterable[ServicePort | EndpointPort] | None) -> frozenset[PortId
     return frozenset([(port.name or "", port.protocol or "TCP") for port in ports or ()])
 
 
-def _spelled(port: PortId) -> str:
+def _port_text(port: PortId) -> str:
     name, protocol = port
     return f"{name!r}/{protocol}" if name else f"without a name/{protocol}"
 
 
-def _have(ports: Iterable[PortId]) -> str:
-    return f"; there are {', '.join(_spelled(port) for port in sorted(ports))}"
+def _existing_ports(ports: Iterable[PortId]) -> str:
+    return f"; there are {', '.join(_port_text(port) for port in sorted(ports))}"

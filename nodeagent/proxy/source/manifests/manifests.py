@@ -82,7 +82,7 @@ class Manifest(Struct, frozen=True):
     namespaces: frozenset[str] = frozenset()
 
 
-class _Unfit(Exception):
+class _InvalidObject(Exception):
     """An object that cannot be read; `path` (``$.spec``) says where in it, if that is known."""
 
     def __init__(self, detail: str, path: str = "$") -> None:
@@ -177,35 +177,35 @@ def _read_value(
         items = _items_in(value) if items_are is not None else None
         if items_are is None or items is None:
             found = _object(document.line_of(path), version, kind, value)
-            yield _advised(found, Located(document, path, kind, value), thorough=thorough)
+            yield _with_advice(found, Located(document, path, kind, value), thorough=thorough)
             return
-    except _Unfit as unfit:
-        yield ManifestFault(document.line_of(path + unfit.path[1:]), "InvalidManifest", unfit.detail)
+    except _InvalidObject as invalid:
+        yield ManifestFault(document.line_of(path + invalid.path[1:]), "InvalidManifest", invalid.detail)
         return
     for index, item in enumerate(items):
         yield from _read_value(document, item, f"{path}.items[{index}]", items_are, thorough=thorough)
 
 
 def _type_of(value: Value, default: tuple[str, str]) -> tuple[str, str]:
-    """Returns (apiVersion, kind) of an object. Raises _Unfit."""
+    """Returns (apiVersion, kind) of an object. Raises _InvalidObject."""
     if not isinstance(value, dict):
-        raise _Unfit(f"expected an object, got {_spell(value)}")
+        raise _InvalidObject(f"expected an object, got {_describe_value(value)}")
     version, kind = value.get("apiVersion") or default[0], value.get("kind") or default[1]
     if not isinstance(version, str) or not isinstance(kind, str):
-        raise _Unfit("apiVersion and kind must be text")
+        raise _InvalidObject("apiVersion and kind must be text")
     return version, kind
 
 
 def _items_in(value: Value) -> list[Value]:
-    """Returns the items of a list object; empty if the field is absent. Raises _Unfit."""
+    """Returns the items of a list object; empty if the field is absent. Raises _InvalidObject."""
     items = value.get("items", []) if isinstance(value, dict) else None
     if not isinstance(items, list):
-        raise _Unfit("items: expected a list", "$.items")
+        raise _InvalidObject("items: expected a list", "$.items")
     return items
 
 
 def _object(line: int, version: str, kind: str, value: Value | Raw) -> ManifestObject | _Ignored:
-    """Decodes one object. Raises _Unfit."""
+    """Decodes one object. Raises _InvalidObject."""
     cls = _class_of(version, kind)
     if cls is None:
         why = unknown_kind(version, kind) if kind else None
@@ -219,13 +219,13 @@ def _object(line: int, version: str, kind: str, value: Value | Raw) -> ManifestO
         path = path.rstrip("`") or "$"
         inside = path.removeprefix("$").removeprefix(".")
         where = f"{inside}: " if inside else ""
-        raise _Unfit(f"{f'{kind} {_name_in(value)}'.strip()}: {where}{_lower(reason)}", path) from None
+        raise _InvalidObject(f"{f'{kind} {_name_in(value)}'.strip()}: {where}{_lower(reason)}", path) from None
     if not obj.metadata.name:
-        raise _Unfit(f"{kind}: metadata.name is missing", "$.metadata")
+        raise _InvalidObject(f"{kind}: metadata.name is missing", "$.metadata")
     return ManifestObject(line, with_defaults(obj))
 
 
-def _advised(found: ManifestObject | _Ignored, located: Located, *, thorough: bool) -> ManifestObject | _Ignored:
+def _with_advice(found: ManifestObject | _Ignored, located: Located, *, thorough: bool) -> ManifestObject | _Ignored:
     """Returns the object with advice on what its decoder does not check."""
     value = located.value
     if isinstance(found, _Ignored) or not isinstance(value, dict) or (not thorough and fits(located.kind, value)):
@@ -238,16 +238,16 @@ def _advised(found: ManifestObject | _Ignored, located: Located, *, thorough: bo
 
 
 def _class_of(version: str, kind: str) -> type[ApiObject] | None:
-    """Returns the class to decode into, None for a kind that is not read. Raises _Unfit."""
+    """Returns the class to decode into, None for a kind that is not read. Raises _InvalidObject."""
     cls = KINDS.get((version, kind))
     if cls is not None:
         return cls
     if bool(version) != bool(kind):
-        raise _Unfit("apiVersion is missing" if kind else "kind is missing")
+        raise _InvalidObject("apiVersion is missing" if kind else "kind is missing")
     group = version.rpartition("/")[0]
     if (group, kind) in _GROUPED_KINDS:
         read = ", ".join(sorted(known for known, its_kind in KINDS if its_kind == kind))
-        raise _Unfit(f"{kind}: apiVersion {version} is not read, only {read}", "$.apiVersion")
+        raise _InvalidObject(f"{kind}: apiVersion {version} is not read, only {read}", "$.apiVersion")
     return None
 
 
@@ -291,7 +291,7 @@ def _read_raw(raw: Raw, default: tuple[str, str], line: int, *, thorough: bool) 
                 yield found
             return
         items = msgspec.json.decode(header.items, type=list[Raw]) if memoryview(header.items).nbytes else []
-    except (_Unfit, msgspec.ValidationError) as error:
+    except (_InvalidObject, msgspec.ValidationError) as error:
         yield from _read_again(raw, default, line, str(error), thorough=thorough)
         return
     data = bytes(raw)
@@ -335,7 +335,7 @@ def _namespace_in(value: Value | Raw, *, is_one: bool) -> str:
     return (found.name if is_one else found.namespace) or ""
 
 
-def _spell(value: Value) -> str:
+def _describe_value(value: Value) -> str:
     return "a list" if isinstance(value, list) else f"the text {value!r}"[:60]
 
 

@@ -187,9 +187,9 @@ def test_where_a_table_was_wrong_every_place_of_its_family_is_looked_at() -> Non
     ledger.note(udp_port("10.96.0.2", name="gone", serving=()))
     ledger.take_changed()
 
-    ledger.table_was_wrong(Family.IPV6)
+    ledger.mark_family(Family.IPV6)
     assert not ledger.changed
-    ledger.table_was_wrong(Family.IPV4)
+    ledger.mark_family(Family.IPV4)
     assert ledger.changed == {place("10.96.0.1"), place(None, 30053)}
 
 

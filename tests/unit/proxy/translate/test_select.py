@@ -4,7 +4,7 @@ import pytest
 
 from nodeagent.model.frontend import Backend, Route, Unserved
 from nodeagent.proxy.translate.context import Context
-from nodeagent.proxy.translate.select import Policies, choose_routes, cluster_route, local_route, near
+from nodeagent.proxy.translate.select import Policies, choose_routes, cluster_route, local_route, narrow_by_topology
 from nodeagent.proxy.translate.service_endpoints import Candidate
 
 
@@ -66,7 +66,7 @@ def test_ready_endpoints_or_else_those_that_still_serve(
 def test_topology_hints_apply_only_when_complete_and_naming_us(
     endpoints: list[str], chosen: str, context: Context
 ) -> None:
-    found = near([endpoint(text) for text in endpoints], context)
+    found = narrow_by_topology([endpoint(text) for text in endpoints], context)
     assert " ".join(candidate.backend.address for candidate in found) == chosen
 
 
@@ -78,7 +78,7 @@ def test_36_an_unready_endpoint_without_hint_does_not_disable_hints(context: Con
 @pytest.mark.parametrize("zone", [None, ""])
 def test_36_a_node_without_zone_ignores_zone_hints(zone: str | None) -> None:
     nowhere = Context(node_name="here", zone=zone)
-    assert len(near([endpoint("a zones=zone-a"), endpoint("b zones=zone-b")], nowhere)) == 2
+    assert len(narrow_by_topology([endpoint("a zones=zone-a"), endpoint("b zones=zone-b")], nowhere)) == 2
 
 
 @pytest.mark.parametrize(

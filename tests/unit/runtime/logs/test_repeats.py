@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from nodeagent.runtime.logs.repeats import LINES, PERIOD_SECONDS, Repeats
+from nodeagent.runtime.logs.repeats import LINES, PERIOD_SECONDS, RepeatFilter
 
 
 class Log:
@@ -13,7 +13,7 @@ class Log:
     def __init__(self) -> None:
         self.now = 100.0
         self.lines: list[str] = []
-        self.repeats = Repeats(lambda: self.now)
+        self.repeats = RepeatFilter(lambda: self.now)
 
     def say(
         self,

@@ -17,7 +17,7 @@ def test_the_one_in_use_is_asked_first_and_each_once() -> None:
     servers = ordered()
     assert servers.use(B)
     asked: list[Server] = []
-    while (server := servers.to_ask(asked)) is not None:
+    while (server := servers.next_to_try(asked)) is not None:
         asked.append(server)
     assert asked == [B, C, A]
 
