@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from nodeagent.cli.agent_check import agent_finding
+from nodeagent.cli.all_nodes.cluster_options import AskedCluster, cluster_options
 from nodeagent.cli.columns import Column
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
@@ -68,16 +69,23 @@ MOST_ASKED = 8
     epilog=examples(
         "nodeagent check",
         "nodeagent check -o json      the verdict is the first field",
+        "nodeagent check --all-nodes  every node of the cluster, worst first",
     ),
 )
 @click.option("--socket", "place", metavar="PATH", help="The agent's socket, where it is not at the usual place.")
 @output_option
-def check_command(output: str, place: str | None) -> None:
+@cluster_options(kubeconfig=True)
+def check_command(output: str, place: str | None, cluster: AskedCluster | None) -> None:
     """Look whether this node can do the work, has what it should, and who else is at work on it.
 
     Kernel, nft, settings, what is programmed, the order of hooks, other programs; each with what follows and what to do.
     Changes nothing. Exit codes: 0 healthy, 1 not healthy or failed, 3 no permission.
     """
+    if cluster is not None:
+        from nodeagent.cli.all_nodes.cluster_question import ask_cluster  # noqa: PLC0415 - loads a client of the API
+
+        healthy = ask_cluster(cluster, ["check", "-o", "json"], output)
+        click.get_current_context().exit(0 if healthy else FAILED)
     try:
         with closing(Ruleset()) as ruleset:
             findings = [*kernel_findings(ruleset), *table_findings(ruleset)]

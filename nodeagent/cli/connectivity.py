@@ -1,7 +1,6 @@
 """`nodeagent connectivity`: every way to Services, tried in a cluster with test pods."""
 
 import asyncio
-import os
 import secrets
 import signal
 from collections.abc import Callable, Coroutine
@@ -15,6 +14,7 @@ from nodeagent.cli.columns import Column as TableColumn
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.rows import output_option, print_document, print_table
+from nodeagent.cli.user_kubeconfig import kubeconfig_path
 from nodeagent.diagnosis.connectivity.cases import Column
 from nodeagent.diagnosis.connectivity.cluster import ClusterClient
 from nodeagent.diagnosis.connectivity.deployment import ConnectivityError
@@ -32,7 +32,6 @@ BALANCER_ADDRESSES = ("198.51.100.77", "2001:db8:ffff::77")
 EXTERNAL_IPS = ("198.51.100.78", "2001:db8:ffff::78")
 """Of the ranges that are kept for documents: nobody has them (RFC 5737, RFC 3849)."""
 TIMEOUTS = Timeouts(connect=10.0, headers=30.0, body=30.0)
-USER_CONFIG = Path("~/.kube/config")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 COLUMNS = (TableColumn("way", "WAY"), *(TableColumn(one.value, one.value.upper()) for one in Column))
 
@@ -112,7 +111,7 @@ def connectivity_command(
         balancer_is_routed=bool(balancer),
     )
     try:
-        access = load_kubeconfig(_kubeconfig(kubeconfig), context)
+        access = load_kubeconfig(kubeconfig_path(kubeconfig), context)
         if cleanup:
             gone = _run(_with(access, lambda cluster: remove_leftovers(cluster, _say)))
             click.get_current_context().exit(0 if gone else FAILED)
@@ -121,12 +120,6 @@ def connectivity_command(
         raise Failure(str(error), UNUSABLE) from error
     _print(report, output)
     click.get_current_context().exit(FAILED if report.failures else 0)
-
-
-def _kubeconfig(given: Path | None) -> Path:
-    """The file; of several in $KUBECONFIG the first."""
-    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    return given or (Path(named) if named else USER_CONFIG.expanduser())
 
 
 async def _with(access: ClusterAccess, work: Callable[[ClusterClient], Coroutine[None, None, Result]]) -> Result:

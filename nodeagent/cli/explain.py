@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from nodeagent.cli.all_nodes.cluster_options import BRIEF, AskedCluster, cluster_options
 from nodeagent.cli.asking import ServiceName, asking_options, verdict_style
 from nodeagent.cli.carried_addresses import missing_addresses
 from nodeagent.cli.columns import Column
@@ -28,6 +29,8 @@ from nodeagent.model.taken import AddressesInUse, addresses_in_use
 from nodeagent.proxy.dataplane.errors import DataplaneError
 
 WATCH_SECONDS = 2.0
+MOST_BRIEF = 100
+"""Services in a brief document: a node where all are broken has one answer of some kilobytes like any other."""
 SETTLING_LOOKS = 5
 SETTLING_SECONDS = 0.2
 """While an agent works the kernel may be a moment behind: a difference that goes by itself does not count."""
@@ -55,6 +58,7 @@ COLUMNS = (
         "nodeagent explain web:https -o json        one port of default/web; the verdict is the first field",
         "nodeagent explain web --from 203.0.113.7   may this client connect?",
         "nodeagent explain web --manifests DIR      without an agent",
+        "nodeagent explain web --all-nodes          on every node of the cluster, worst first",
     ),
 )
 @click.argument("service", type=ServiceName(), required=False)
@@ -62,7 +66,9 @@ COLUMNS = (
 @click.option("--watch", is_flag=True, help="Look again every two seconds, and print what is new, until Ctrl-C.")
 @click.option("--from", "client", metavar="ADDRESS", help="Judge it for a client with this address.")
 @click.option("--probe/--no-probe", default=None, help="Connect to the endpoints; by default for one Service only.")
+@click.option("--brief", is_flag=True, help="With -o json or yaml: what is wrong alone, of 100 Services at most.")
 @output_option
+@cluster_options()
 @asking_options
 def explain_command(
     service: str | None,
@@ -70,8 +76,10 @@ def explain_command(
     watch: bool,
     client: str | None,
     probe: bool | None,
+    brief: bool,
     output: str,
     access: Access,
+    cluster: AskedCluster | None,
 ) -> None:
     """Why does SERVICE ([NAMESPACE/]NAME[:PORT]) work on this node, or why not?
 
@@ -84,14 +92,28 @@ def explain_command(
     """
     if client is not None and (client := parse_address(client)) is None:
         raise Failure("--from wants an IP address", UNUSABLE)
+    default = "default" if cluster is None else cluster.default_namespace
+    asked = None if service is None else parse_service(service, namespace, default)
+    if cluster is not None:
+        from nodeagent.cli.all_nodes.cluster_question import ask_cluster  # noqa: PLC0415 - loads a client of the API
+
+        healthy = ask_cluster(cluster, _command(asked, client, probe=probe), output)
+        click.get_current_context().exit(0 if healthy else FAILED)
     look: Callable[[], Shown]
-    if service is None:
-        look = partial(_all, access, client or "", probe=bool(probe), output=output)
+    if asked is None:
+        look = partial(_all, access, client or "", probe=bool(probe), output=output, brief=brief)
     else:
-        asked = parse_service(service, namespace)
-        look = partial(_one, access, asked, client or "", probe=probe is not False, output=output)
+        look = partial(_one, access, asked, client or "", probe=probe is not False, output=output, brief=brief)
     healthy = _watch(look) if watch else _print(*look())
     click.get_current_context().exit(0 if healthy else FAILED)
+
+
+def _command(asked: ServiceArgument | None, client: str | None, *, probe: bool | None) -> list[str]:
+    """What each node's agent is asked."""
+    words = ["explain", BRIEF, "-o", "json"]
+    words += [] if asked is None else [str(asked)]
+    words += ["--from", client] if client else []
+    return [*words, *([] if probe is None else ["--probe" if probe else "--no-probe"])]
 
 
 def _print(healthy: bool, show: Callable[[], None], _: object) -> bool:
@@ -112,13 +134,13 @@ def _watch(look: Callable[[], Shown]) -> bool:
         time.sleep(WATCH_SECONDS)
 
 
-def _one(access: Access, asked: ServiceArgument, client: str, *, probe: bool, output: str) -> Shown:
+def _one(access: Access, asked: ServiceArgument, client: str, *, probe: bool, output: str, brief: bool) -> Shown:
     key, port = (asked.key, asked.port) if asked.key is not None else find_service(look_at_node(access), asked)
     view, explanation = _settled(access, key, port, client, probe=probe)
 
     def show() -> None:
         if output in ("json", "yaml"):
-            print_document(document(explanation, view.origin), output)
+            print_document((_brief if brief else document)(explanation, view.origin), output)
         elif output == "name":
             click.echo(explanation.service)
         else:
@@ -159,7 +181,7 @@ def _settled(access: Access, key: ObjectKey, port: str, client: str, *, probe: b
     return view, explanation
 
 
-def _all(access: Access, client: str, *, probe: bool, output: str) -> Shown:
+def _all(access: Access, client: str, *, probe: bool, output: str, brief: bool) -> Shown:
     view = look_at_node(access)
     kernel = _kernel(view)
     faults = () if kernel is None else _faults(view)
@@ -169,8 +191,9 @@ def _all(access: Access, client: str, *, probe: bool, output: str) -> Shown:
 
     def show() -> None:
         if output in ("json", "yaml"):
-            document_of_all = {"verdict": verdict, "healthy": not bad, "origin": view.origin, "services": bad}
-            print_document(document_of_all, output)
+            shown = [_brief(one) for one in bad[:MOST_BRIEF]] if brief else bad
+            of_all = {"verdict": verdict, "healthy": not bad, "origin": view.origin, "bad": len(bad)}
+            print_document({**of_all, "services": shown}, output)
             return
         if output != "name":
             click.echo(verdict_style(verdict, good=not bad))
@@ -195,6 +218,12 @@ def document(one: Explanation, origin: str) -> dict[str, object]:
     """The explanation with its origin; the verdict is the first field."""
     fields: dict[str, object] = {name: getattr(one, name) for name in one.__struct_fields__}
     return {"verdict": fields.pop("verdict"), "healthy": fields.pop("healthy"), "origin": origin, **fields}
+
+
+def _brief(one: Explanation, origin: str = "") -> dict[str, object]:
+    """What is wrong with a Service, without the facts that it follows from."""
+    fields = document(one, origin)
+    return {name: fields[name] for name in ("verdict", "healthy", "origin", "severity", "service", "findings")}
 
 
 def explain_all(

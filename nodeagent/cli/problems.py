@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from nodeagent.cli.all_nodes.cluster_options import AskedCluster, cluster_options
 from nodeagent.cli.asking import asking_options, socket_option, verdict_style
 from nodeagent.cli.columns import Column
 from nodeagent.cli.examples import examples
@@ -36,15 +37,25 @@ JOURNAL_COLUMNS = (
 
 @click.command(
     "problems",
-    epilog=examples("nodeagent problems", "nodeagent problems --manifests DIR   what would not be in effect"),
+    epilog=examples(
+        "nodeagent problems",
+        "nodeagent problems --manifests DIR   what would not be in effect",
+        "nodeagent problems --all-nodes       of every node of the cluster",
+    ),
 )
 @output_option
+@cluster_options()
 @asking_options
-def problems_command(output: str, access: Access) -> None:
+def problems_command(output: str, access: Access, cluster: AskedCluster | None) -> None:
     """List everything that is not in effect, or not as it should be, and since when.
 
     Exit codes: 0 when nothing is wrong, 1 when something is, or failed.
     """
+    if cluster is not None:
+        from nodeagent.cli.all_nodes.cluster_question import ask_cluster  # noqa: PLC0415 - loads a client of the API
+
+        healthy = ask_cluster(cluster, ["problems", "-o", "json"], output)
+        click.get_current_context().exit(0 if healthy else FAILED)
     view = look_at_node(access)
     rows: list[dict[str, object]] = [
         {"subject": one.subject, "reason": one.reason, "since": view.since.get(one), "detail": one.detail}

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.node_view import NodeView
+from nodeagent.model.addresses import endpoint_text
 from nodeagent.model.frontend import FrontendKind
 from nodeagent.model.names import ObjectKey
 
@@ -21,11 +22,19 @@ class ServiceArgument(Struct, frozen=True):
     address: str = ""
     node_port: int = 0
 
+    def __str__(self) -> str:
+        """As `parse_service` takes it, on any node."""
+        if self.key is not None:
+            return f"{self.key}:{self.port}" if self.port else str(self.key)
+        if self.node_port:
+            return str(self.node_port)
+        return endpoint_text(self.address, int(self.port)) if self.port else self.address
 
-def parse_service(text: str, namespace: str | None = None) -> ServiceArgument:
+
+def parse_service(text: str, namespace: str | None = None, default: str = "default") -> ServiceArgument:
     """`[KIND/ or NAMESPACE/]NAME[:PORT]`, a DNS name (`NAME.NAMESPACE.svc…`), an address or a node port. Raises Failure.
 
-    namespace: of a name that has none in it; None: default. `svc/web` is a kind and a name, as for kubectl.
+    namespace: of a name that has none in it, where the user gave one; else `default`. `svc/web` is a kind and a name, as for kubectl.
     """
     if text.isdecimal() and 0 < int(text) <= _HIGHEST_PORT:
         return ServiceArgument(node_port=int(text))
@@ -45,7 +54,7 @@ def parse_service(text: str, namespace: str | None = None) -> ServiceArgument:
         raise _no_service(text)
     if before and namespace not in (None, before):
         raise Failure(f"{text!r} is of namespace {before}, and --namespace is {namespace}", UNUSABLE)
-    return ServiceArgument(ObjectKey(before or namespace or "default", short), port)
+    return ServiceArgument(ObjectKey(before or namespace or default, short), port)
 
 
 def _address(text: str) -> ServiceArgument | None:

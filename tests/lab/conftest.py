@@ -69,6 +69,13 @@ class Bench:
         assert outcome.status == 0, outcome.errors + outcome.output
         return outcome.output
 
+    def outside(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """`nodeagent WORDS` on this machine, with the lab's kubeconfig."""
+        kubeconfig = self.do("kubeconfig").strip()
+        return self._launcher.command(
+            "", words, environment=self.environment | {"KUBECONFIG": kubeconfig}, timeout=2 * DEADLINE, called=CALLED
+        )
+
     def supervisor(self, name: str = "lab") -> int:
         pid = self.directory(name).holder()
         assert pid is not None

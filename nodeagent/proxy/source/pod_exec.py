@@ -25,11 +25,16 @@ class PodExecError(KubeError):
 
 
 class Ran(Struct, frozen=True):
-    """How a program ended. code: its exit code."""
+    """How a program ended. code: its exit code. content: its standard output. errors: its standard error, as text."""
 
     code: int
-    output: str
+    content: bytes
     errors: str
+
+    @property
+    def output(self) -> str:
+        """The standard output as text."""
+        return self.content.decode(errors="replace")
 
 
 class ChannelClient(Protocol):
@@ -49,8 +54,9 @@ async def run_in_pod(
     *,
     stdin: bytes = b"",
     seconds: float,
+    limit: int = OUTPUT_LIMIT_BYTES,
 ) -> Ran:
-    """Runs `command` and waits for its end. The program's standard input has these bytes, and stays open.
+    """Runs `command` and waits for its end. The program's standard input has these bytes, and stays open. limit: bytes of output.
 
     Raises PodExecError, ServerUnreachableError also if it takes longer than `seconds`, or another KubeError.
     """
@@ -63,7 +69,7 @@ async def run_in_pod(
         async with asyncio.timeout(seconds), client.channel(path, parameters, PROTOCOLS) as opened:
             if stdin:
                 await opened.send_bytes(bytes((STDIN,)) + stdin)
-            await _gather(opened, gathered)
+            await _gather(opened, gathered, limit)
     except TimeoutError as error:
         raise ServerUnreachableError(
             f"{command[0]} in pod {namespace}/{pod}: it did not end in {seconds:g} s"
@@ -71,16 +77,16 @@ async def run_in_pod(
     return _ended(gathered, f"pod {namespace}/{pod}")
 
 
-async def _gather(opened: AsyncIterator[aiohttp.WSMessage], gathered: dict[int, bytearray]) -> None:
-    """Collects messages until the other side closes the channel."""
-    left = OUTPUT_LIMIT_BYTES
+async def _gather(opened: AsyncIterator[aiohttp.WSMessage], gathered: dict[int, bytearray], limit: int) -> None:
+    """Collects messages until the other side closes the channel. Raises OversizedError."""
+    left = limit
     async for message in opened:
         if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
             continue
         piece = message.data[1:]
         left -= len(piece)
         if left < 0:
-            raise OversizedError(f"a program wrote more than {OUTPUT_LIMIT_BYTES} bytes")
+            raise OversizedError(f"a program wrote more than {limit} bytes")
         if message.data[0] in gathered:
             gathered[message.data[0]] += piece
 
@@ -94,4 +100,4 @@ def _ended(gathered: dict[int, bytearray], where: str) -> Ran:
     if said is None and status.reason is not None:
         raise PodExecError(f"{where}: {status.message or status.reason}")
     code = int(said) if said is not None and said.isdigit() else 0
-    return Ran(code, gathered[STDOUT].decode(errors="replace"), gathered[STDERR].decode(errors="replace"))
+    return Ran(code, bytes(gathered[STDOUT]), gathered[STDERR].decode(errors="replace"))

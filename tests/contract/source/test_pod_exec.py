@@ -80,7 +80,7 @@ def test_output_and_errors_are_told_apart(fake_api_server: Callable[[], Any], pr
 
     ran, server, _ = run(fake_api_server, frames, protocols=(protocol,))
 
-    assert ran == Ran(0, "one two", "oh")
+    assert ran == Ran(0, b"one two", "oh")
     (_, query, headers) = server.requests[0]
     assert query["container"] == "main"
     assert headers["Authorization"] == "Bearer secret"
@@ -97,7 +97,7 @@ def test_standard_input_is_a_channel_too(fake_api_server: Callable[[], Any]) -> 
 def test_an_exit_code_is_the_programs(fake_api_server: Callable[[], Any]) -> None:
     ran, _, _ = run(fake_api_server, [b"\x01no", status(exit_code(3))])
 
-    assert ran == Ran(3, "no", "")
+    assert ran == Ran(3, b"no", "")
 
 
 @pytest.mark.parametrize(

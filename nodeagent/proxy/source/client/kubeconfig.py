@@ -99,6 +99,7 @@ class _User(Struct, rename="kebab"):
 class _Context(Struct):
     cluster: str = ""
     user: str = ""
+    namespace: str = ""
 
 
 class _NamedCluster(Struct):
@@ -125,6 +126,16 @@ class _Document(Struct, rename="kebab"):
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+def context_namespace(path: Path, context: str | None = None) -> str:
+    """The namespace of a context, as kubectl takes it for objects that are named without one; empty where it says none.
+
+    Raises KubeconfigError.
+    """
+    document = _File(path).read()
+    name = context or document.current_context
+    return next((one.context.namespace for one in document.contexts or () if one.name == name), "")
 
 
 def load_kubeconfig(path: Path, context: str | None = None, *, now: Callable[[], datetime] = utc_now) -> ClusterAccess:

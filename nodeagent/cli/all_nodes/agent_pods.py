@@ -1,0 +1,117 @@
+"""Which nodes there are, and by what way each one's agent can be asked."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from nodeagent.cli.exit_codes import UNUSABLE, Failure
+from nodeagent.diagnosis.connectivity.agents import CONTAINER, SELECTOR
+from nodeagent.lab.lab_objects import MANAGED_BY
+from nodeagent.model.text import did_you_mean
+from nodeagent.proxy.source.client.api_errors import MalformedAnswerError
+
+NAMESPACE = "kube-system"
+"""Where deploy/base puts the agents. Only this one is looked at: anybody may label a pod in a namespace of their own."""
+LAB_MARK = "nodeagent-lab-"
+PAGE = "500"
+
+Document = Mapping[str, Any]
+
+
+class AgentPlace(Struct, frozen=True):
+    """A node. pod: where its agent is; lab: whose member it is; else why: why it cannot be asked, and what to do."""
+
+    node: str
+    pod: str = ""
+    lab: str = ""
+    why: str = ""
+
+
+class ClusterLister(Protocol):
+    """The part of `ApiClient` that lists."""
+
+    async def get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> bytes: ...
+
+
+async def find_agents(lister: ClusterLister, namespace: str, only: Collection[str], selector: str) -> list[AgentPlace]:
+    """A place for each node, by name. only: nodes that the user named; empty: all. Raises KubeError, Failure."""
+    query = (("labelSelector", selector),) if selector else ()
+    nodes = {one["metadata"]["name"]: one for one in await _list(lister, "/api/v1/nodes", query)}
+    for name in only:
+        if name not in nodes:
+            raise Failure(f"--node {name}: the cluster has no such node{did_you_mean(name, nodes)}", UNUSABLE)
+    wanted = sorted(set(only) or nodes)
+    labs = {name: lab for name in wanted if (lab := _lab_of(nodes[name]))}
+    if len(labs) == len(wanted):
+        return [AgentPlace(name, lab=labs[name]) for name in wanted]
+    pods = await _list(lister, f"/api/v1/namespaces/{namespace}/pods", (("labelSelector", SELECTOR),))
+    by_node: dict[str, list[Document]] = {}
+    for pod in pods:
+        if any(one["name"] == CONTAINER for one in pod["spec"]["containers"]):
+            by_node.setdefault(pod["spec"].get("nodeName", ""), []).append(pod)
+    return [
+        AgentPlace(name, lab=labs[name]) if name in labs else _place(nodes[name], by_node.get(name, []), namespace)
+        for name in wanted
+    ]
+
+
+async def _list(lister: ClusterLister, path: str, query: Sequence[tuple[str, str]]) -> list[Document]:
+    """All of them, page by page. Raises KubeError."""
+    found: list[Document] = []
+    going_on = ""
+    while True:
+        parameters = [*query, ("limit", PAGE), *([("continue", going_on)] if going_on else [])]
+        try:
+            page: dict[str, Any] = msgspec.json.decode(await lister.get(path, parameters), type=dict)
+            found += page.get("items") or []
+            going_on = (page.get("metadata") or {}).get("continue") or ""
+        except (msgspec.MsgspecError, AttributeError, TypeError) as error:
+            raise MalformedAnswerError(f"{path}: an answer that is no list: {error}") from error
+        if not going_on:
+            return found
+
+
+def _lab_of(node: Document) -> str:
+    """The lab that made this Node; empty for one of a real cluster."""
+    mark = str((node["metadata"].get("labels") or {}).get(MANAGED_BY, ""))
+    return mark.removeprefix(LAB_MARK) if mark.startswith(LAB_MARK) else ""
+
+
+def _place(node: Document, pods: Sequence[Document], namespace: str) -> AgentPlace:
+    """Of several pods, as while one takes another's place, one that is ready; the newest of these."""
+    name = node["metadata"]["name"]
+    running = [one for one in pods if _runs(one)]
+    if running:
+        best = max(running, key=lambda one: (_is_ready(one), one["metadata"].get("creationTimestamp", "")))
+        return AgentPlace(name, pod=best["metadata"]["name"])
+    if pods:
+        pod = pods[0]["metadata"]["name"]
+        why = f"its agent's pod {pod} does not run ({_state(pods[0])}): kubectl describe pod {pod} -n {namespace}"
+    else:
+        why = f"no pod of an agent in {namespace} is on it: kubectl get pods -n {namespace} -l {SELECTOR} -o wide"
+    return AgentPlace(name, why=why)
+
+
+def _container(pod: Document) -> Document:
+    found = (pod.get("status") or {}).get("containerStatuses") or ()
+    return next((one for one in found if one.get("name") == CONTAINER), {})
+
+
+def _runs(pod: Document) -> bool:
+    gone = "deletionTimestamp" in pod["metadata"]
+    return not gone and "running" in (_container(pod).get("state") or {})
+
+
+def _is_ready(pod: Document) -> bool:
+    return bool(_container(pod).get("ready"))
+
+
+def _state(pod: Document) -> str:
+    """Such as `CrashLoopBackOff`, or its phase."""
+    if "deletionTimestamp" in pod["metadata"]:
+        return "it is being deleted"
+    state = _container(pod).get("state") or {}
+    reasons = [one.get("reason") for one in state.values() if isinstance(one, Mapping)]
+    return str(next((one for one in reasons if one), (pod.get("status") or {}).get("phase") or "unknown"))

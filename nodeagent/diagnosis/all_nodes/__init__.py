@@ -1,0 +1,1 @@
+"""What the agents of all nodes say, as one verdict. Pure."""
