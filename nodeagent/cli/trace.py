@@ -6,6 +6,7 @@ from functools import partial
 import click
 from msgspec import to_builtins
 
+from nodeagent.cli.all_nodes.cluster_options import AskedCluster, cluster_options
 from nodeagent.cli.asking import asking_options
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.cli.node_view import Access
@@ -23,6 +24,8 @@ from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.errors import DataplaneError, NotPermitted
 from nodeagent.runtime.interrupts import prompt_signal_handling
 
+LIVE_SECONDS = 60.0
+"""For the agent of another node, which may have to wait for packets."""
 EXAMPLES = """\b
 Examples:
   nodeagent trace 10.244.1.5 -> 10.96.0.10:80
@@ -32,6 +35,7 @@ Examples:
   nodeagent trace 10.244.1.5 10.96.0.10:80 --live 3
   nodeagent trace node/node-1 svc/web:http -n shop
   nodeagent trace pod/a svc/web --kubeconfig FILE
+  nodeagent trace pod/a svc/web --all-nodes      on the node where the pod is
 (quote the arrow for the shell: '->', or leave it out)"""
 
 
@@ -43,6 +47,7 @@ Examples:
 @output_option
 @click.option("--live", type=click.IntRange(1, 1000), metavar="N", help="Follow N real packets, and compare.")
 @click.option("--wait", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Seconds to wait for them.")
+@cluster_options(seconds=LIVE_SECONDS)
 @asking_options
 def trace_command(
     connection: tuple[str, ...],
@@ -53,14 +58,23 @@ def trace_command(
     live: int | None,
     wait: float,
     access: Access,
+    cluster: AskedCluster | None,
 ) -> None:
     """Say what becomes of a new connection from SRC: every decision in order, with the rule and the element that made it.
 
     SRC may be pod/NAME or node/NAME, and DST a Service as explain takes it. Names are asked of the agent or the source.
 
+    With --all-nodes the agent of the node is asked where SRC is; --node says which node where that is not clear.
+
     Rules and elements are read from the kernel, ours and those of others; nothing is changed. The first line is the
     verdict. With --live the kernel tells which rules real packets meet, by a table that goes with this process. Exit codes: 0 it arrives, 1 it does not (or not always), 2 no such connection, 3 no permission.
     """
+    if cluster is not None:
+        from nodeagent.cli.all_nodes.remote_trace import trace_at_source  # noqa: PLC0415 - loads a client of the API
+
+        options = ["-o", output, *(["--all"] if everything else []), *(["--from", interface] if interface else [])]
+        options += [] if live is None else ["--live", str(live), "--wait", str(wait)]
+        click.get_current_context().exit(trace_at_source(cluster, connection, namespace, options))
     try:
         question = parse_question(with_addresses(connection, access, namespace))
     except ValueError as error:

@@ -3,13 +3,12 @@
 import asyncio
 import os
 from collections.abc import Sequence
-from urllib.parse import quote
-
-import msgspec
 
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.cli.named_pods import NODE_KINDS, POD_KINDS, NamedPod, pod_named
 from nodeagent.cli.node_view import Access, NodeView, configured, look_at_node
 from nodeagent.cli.service_argument import ServiceArgument, find_service, parse_service
+from nodeagent.cli.user_kubeconfig import kubeconfig_path
 from nodeagent.daemon.part_options import cluster_access
 from nodeagent.diagnosis.trace.question import ARROWS
 from nodeagent.model.addresses import endpoint_text, family_of, parse_address
@@ -17,26 +16,10 @@ from nodeagent.model.frontend import Frontend, FrontendKind
 from nodeagent.model.names import ObjectKey
 from nodeagent.proxy.source.client.api_client import ApiClient
 from nodeagent.proxy.source.client.api_errors import KubeError
+from nodeagent.proxy.source.client.kubeconfig import ClusterAccess, load_kubeconfig
 
 _TWO = 2
 _ANSWER_SECONDS = 5.0
-
-
-class _PodIP(msgspec.Struct, frozen=True):
-    ip: str = ""
-
-
-class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    node_name: str = ""
-
-
-class _PodStatus(msgspec.Struct, frozen=True):
-    pod_ips: tuple[_PodIP, ...] = msgspec.field(default=(), name="podIPs")
-
-
-class _Pod(msgspec.Struct, frozen=True):
-    spec: _PodSpec = _PodSpec()
-    status: _PodStatus = _PodStatus()
 
 
 def with_addresses(words: Sequence[str], access: Access, namespace: str | None) -> tuple[str, ...]:
@@ -45,8 +28,8 @@ def with_addresses(words: Sequence[str], access: Access, namespace: str | None) 
     if len(parts) != _TWO:
         return tuple(words)
     source, destination = parts
-    named_source = source.partition("/")[0] in ("pod", "pods", "po", "node", "nodes", "no") and "/" in source
-    named_destination = not _is_place(destination)
+    named_source = source.partition("/")[0] in POD_KINDS | NODE_KINDS and "/" in source
+    named_destination = not is_place(destination)
     if not named_source and not named_destination:
         return tuple(words)
     view = look_at_node(access)
@@ -57,7 +40,7 @@ def with_addresses(words: Sequence[str], access: Access, namespace: str | None) 
     return _pair(sources, _places(view, asked))
 
 
-def _is_place(text: str) -> bool:
+def is_place(text: str) -> bool:
     """Whether it is an address with a port, or meant to be one."""
     host = text.partition("/")[0].rpartition(":")[0]
     return parse_address(host.strip("[]")) is not None or parse_address(text.strip("[]")) is not None
@@ -77,39 +60,49 @@ def _pair(sources: Sequence[str], places: Sequence[str]) -> tuple[str, ...]:
 def _sources(text: str, access: Access, view: NodeView, namespace: str | None) -> tuple[str, ...]:
     kind, _, name = text.partition("/")
     here = view.context.node_name
-    if kind in ("node", "nodes", "no"):
+    if kind in NODE_KINDS:
         if name != here:
             raise Failure(f"this node is {here}: run nodeagent trace on {name}, or name node/{here}", UNUSABLE)
         return view.context.node_addresses
     key = ObjectKey(namespace or "default", name)
     pod = _pod(access, key)
-    if pod.spec.node_name != here:
-        on = pod.spec.node_name
-        do = f"is on node {on}, and this is {here}: run nodeagent trace on {on}" if on else "is on no node yet"
+    if pod.node != here:
+        do = (
+            f"is on node {pod.node}, and this is {here}: run nodeagent trace on {pod.node}"
+            if pod.node
+            else "is on no node yet"
+        )
         raise Failure(f"pod {key} {do}", UNUSABLE)
-    if not pod.status.pod_ips:
+    if not pod.addresses:
         raise Failure(f"pod {key} has no address yet: kubectl get pod {name} -n {key.namespace}", FAILED)
-    return tuple(one.ip for one in pod.status.pod_ips)
+    return pod.addresses
 
 
-def _pod(access: Access, key: ObjectKey) -> _Pod:
+def _pod(access: Access, key: ObjectKey) -> NamedPod:
     """What the API server says of it. Raises Failure."""
-    config = configured(access)
     look = f"kubectl get pod {key.name} -n {key.namespace} -o wide says its address"
-    if config.source.kubeconfig is None:
-        raise Failure(f"pod {key}: the agent does not know pods: give --kubeconfig FILE, or {look}", UNUSABLE)
 
-    async def ask() -> bytes:
-        async with asyncio.timeout(_ANSWER_SECONDS), ApiClient(cluster_access(config, os.environ)) as client:
-            namespace, name = quote(key.namespace, safe=""), quote(key.name, safe="")
-            return await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+    async def ask() -> NamedPod:
+        async with asyncio.timeout(_ANSWER_SECONDS), ApiClient(_cluster(access, key, look)) as client:
+            return await pod_named(client, key)
 
     try:
-        return msgspec.json.decode(asyncio.run(ask()), type=_Pod)
+        return asyncio.run(ask())
     except TimeoutError as error:
         raise Failure(f"pod {key}: no answer in {_ANSWER_SECONDS:g} s: {look}", FAILED) from error
-    except (KubeError, msgspec.MsgspecError) as error:
+    except KubeError as error:
         raise Failure(f"pod {key}: {error}: {look}", FAILED) from error
+
+
+def _cluster(access: Access, key: ObjectKey, look: str) -> ClusterAccess:
+    """The API server of the configuration, else that of the user's kubeconfig. Raises Failure, KubeError."""
+    config = configured(access)
+    if config.source.kubeconfig is not None:
+        return cluster_access(config, os.environ)
+    path = kubeconfig_path(None)
+    if path.exists():
+        return load_kubeconfig(path)
+    raise Failure(f"pod {key}: the agent does not know pods: give --kubeconfig FILE, or {look}", UNUSABLE)
 
 
 def _places(view: NodeView, asked: ServiceArgument) -> tuple[str, ...]:
