@@ -9,13 +9,15 @@ import tarfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NoReturn
 
 import click
 import msgspec
 
 from nodeagent import __version__
+from nodeagent.cli.all_nodes.cluster_options import AskedCluster, cluster_options
 from nodeagent.cli.asking import asking_options
+from nodeagent.cli.bundle_archive import bundle_of
 from nodeagent.cli.bundled_commands import said_by_programs
 from nodeagent.cli.diff import difference
 from nodeagent.cli.examples import examples
@@ -26,6 +28,7 @@ from nodeagent.cli.node_view import Access, NodeView, ask_agent, look_at_node
 from nodeagent.cli.recording import MEMBERS, RECORDING, NotReplayable, Recording, read_members, recording_of
 from nodeagent.cli.replay import CannotRun, replay_in_namespace
 from nodeagent.cli.replayed_objects import CONTEXT, OBJECTS
+from nodeagent.model.text import printable
 from nodeagent.proxy.dataplane.errors import DataplaneError
 from nodeagent.proxy.dataplane.interface_reading import read_interface
 from nodeagent.proxy.observe.admin.admin_client import NoAgent
@@ -39,35 +42,64 @@ _SYSCTLS = (
     "net/netfilter/nf_conntrack_max",
     "net/netfilter/nf_conntrack_count",
 )
+STDOUT = Path("-")
+ALL_SECONDS, NODE_SECONDS = 600.0, 120.0
+"""For the bundles of all nodes, and of one."""
 _USER = re.compile(rb"(\w://)[^/@\s\"]+@")
 _TOKEN = re.compile(rb"((?:Bearer|Basic) )[\w.~+/=-]{8,}")
 
 
 @click.command(
-    "bundle", epilog=examples("nodeagent bundle report.tar.gz", "nodeagent bundle report.tar.gz --manifests DIR")
+    "bundle",
+    epilog=examples(
+        "nodeagent bundle report.tar.gz",
+        "nodeagent bundle report.tar.gz --manifests DIR",
+        "nodeagent bundle report.tar --all-nodes     a bundle of each node in one archive",
+    ),
 )
-@click.argument("output", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("output", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
+@cluster_options(within=ALL_SECONDS, seconds=NODE_SECONDS)
 @asking_options
-def bundle_command(output: Path, access: Access) -> None:
-    """Write one archive for a bug report to OUTPUT (mode 0600), which must not be there yet.
+def bundle_command(output: Path, access: Access, cluster: AskedCluster | None) -> None:
+    """Write one archive for a bug report to OUTPUT (mode 0600), which must not be there yet; `-`: to standard output.
 
     It holds Services, EndpointSlices and what the agent makes of them, the tables, links and routes of this kernel, problems, passes,
     what `nodeagent check` says, the log of the unit nodeagent, a few sysctls and versions. Credentials, kubeconfigs, annotations and labels are not in it; names and addresses are.
 
-    Exit codes: 0, 1 failed, 2 what was asked cannot be.
+    Exit codes: 0, 1 failed or a node is missing, 2 what was asked cannot be.
     """
+    if cluster is not None:
+        _bundle_of_all(output, cluster)
     view = look_at_node(access)
     files = dict(_files(view, access))
     try:
-        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+        with _opened(output) as file, tarfile.open(fileobj=file, mode="w|gz") as archive:
             for name, content in files.items():
                 member = tarfile.TarInfo(f"{MEMBERS}/{name}")
                 member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())
                 archive.addfile(member, io.BytesIO(content))
     except OSError as error:
         raise Failure(f"{output}: {error.strerror or error}", FAILED) from error
-    click.echo(f"{output}: {len(files)} files, from {view.origin}")
+    click.echo(f"{output}: {len(files)} files, from {view.origin}", err=output == STDOUT)
+
+
+def _opened(output: Path) -> IO[bytes]:
+    """Raises OSError."""
+    if output == STDOUT:
+        return os.fdopen(os.dup(1), "wb")
+    return os.fdopen(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def _bundle_of_all(output: Path, cluster: AskedCluster) -> NoReturn:
+    from nodeagent.cli.all_nodes.cluster_bundle import bundle_cluster  # noqa: PLC0415 - loads a client of the API
+
+    if output == STDOUT:
+        raise Failure("the bundles of all nodes want a file: OUTPUT", UNUSABLE)
+    count, missing = bundle_cluster(cluster, output, redacted)
+    for node, why in sorted(missing.items()):
+        click.echo(f"nodeagent: {printable(f'{node} is missing: {why}')}", err=True)
+    click.echo(f"{output}: bundles of {count} of {count + len(missing)} nodes; nodeagent replay --node NAME {output}")
+    click.get_current_context().exit(FAILED if missing or not count else 0)
 
 
 def _files(view: NodeView, access: Access) -> Mapping[str, bytes]:
@@ -147,17 +179,21 @@ def _json(value: object) -> bytes:
 
 @click.command(
     "replay",
-    context_settings={"ignore_unknown_options": True},
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog=examples(
         "nodeagent replay report.tar.gz",
         "nodeagent replay report.tar.gz nft list table ip nodeagent",
         "nodeagent replay report.tar.gz nodeagent explain web",
         "nodeagent replay report.tar.gz nodeagent trace 10.244.1.5 10.96.0.10:80",
+        "nodeagent replay --node node-1 report.tar nodeagent explain     of an archive of all nodes",
     ),
 )
 @click.argument("bundle", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-def replay_command(bundle: Path, command: tuple[str, ...]) -> None:
+@click.option(
+    "--node", metavar="NAME", help="Of an archive of all nodes: whose bundle. Before BUNDLE, or it is COMMAND's."
+)
+def replay_command(bundle: Path, command: tuple[str, ...], node: str | None) -> None:
     """Program what BUNDLE says in a network namespace of its own, and run COMMAND in it (`nodeagent show frontends`).
 
     The namespace is gone when COMMAND ends; this machine's own rules are not touched.
@@ -165,7 +201,8 @@ def replay_command(bundle: Path, command: tuple[str, ...]) -> None:
     Exit codes: that of COMMAND; 1 failed, 2 BUNDLE is no bundle, or COMMAND no program, 3 no permission.
     """
     try:
-        members = read_members(bundle, {RECORDING, OBJECTS, CONTEXT})
+        with bundle_of(bundle, node) as file:
+            members = read_members(file, {RECORDING, OBJECTS, CONTEXT})
         recording_of(members)
     except NotReplayable as error:
         raise Failure(f"{bundle}: {error}", UNUSABLE) from error

@@ -6,7 +6,7 @@ import tarfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 
@@ -38,10 +38,10 @@ class Recording(msgspec.Struct, frozen=True):
     program: dict[Family, ProgramOptions] | None
 
 
-def read_members(path: Path, names: Collection[str]) -> dict[str, bytes]:
+def read_members(bundle: Path | IO[bytes], names: Collection[str]) -> dict[str, bytes]:
     """What a bundle has of these files, by name. Raises NotReplayable."""
     try:
-        with gzip.open(path) as unpacked, tarfile.open(fileobj=_Bounded(unpacked), mode="r|") as archive:
+        with gzip.open(bundle) as unpacked, tarfile.open(fileobj=_Bounded(unpacked), mode="r|") as archive:
             return dict(_members_in(archive, frozenset(names)))
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise NotReplayable(f"it is no bundle: {error}") from error
