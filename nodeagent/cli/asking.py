@@ -6,46 +6,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import click
-import msgspec
-from click.shell_completion import CompletionItem
 
+from nodeagent.cli.known_names import NodeName
 from nodeagent.cli.node_view import Access
 from nodeagent.config.options import DEFAULT_SOCKET
-from nodeagent.proxy.observe.admin.admin_client import NoAgent, find_agent
 
 Result = TypeVar("Result")
-
-
-class ServiceName(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on, for type checkers only
-    """`[NAMESPACE/]NAME[:PORT]`; the shell completes the names that the agent knows."""
-
-    name = "service"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """The Services that begin so; those of the namespace `default` without it, too."""
-        names = _told(ctx, "services")
-        short = [name.removeprefix("default/") for name in names if name.startswith("default/")]
-        return [CompletionItem(name) for name in (*names, *short) if name.startswith(incomplete)]
-
-
-class NodeName(click.ParamType):  # type: ignore[type-arg]  # as above
-    """The name of a node; the shell completes those that the agent knows."""
-
-    name = "node"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """The nodes that begin so."""
-        return [CompletionItem(name) for name in _told(ctx, "nodes") if name.startswith(incomplete)]
-
-
-def _told(ctx: click.Context, what: str) -> list[str]:
-    """What the agent says; nothing where none answers."""
-    given = ctx.params.get("socket")
-    try:
-        client, _ = find_agent(Path(given) if given else None, DEFAULT_SOCKET)
-        return client.ask(what, list[str])
-    except (NoAgent, OSError, msgspec.MsgspecError):
-        return []
 
 
 def asking_options(command: Callable[..., Result]) -> Callable[..., Result]:

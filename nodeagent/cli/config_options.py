@@ -9,6 +9,7 @@ import functools
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -18,7 +19,7 @@ from nodeagent.cli.host_checks import refuse_overlaps
 from nodeagent.config import ConfigError, LoadedConfig, load_config
 from nodeagent.config.environment import CONFIG_VARIABLE
 from nodeagent.config.flags import DEBUG_VERBOSITY, FLAGS, IGNORED_FLAGS, VERBOSITY, Flag
-from nodeagent.config.keys import KEYS, Form
+from nodeagent.config.keys import KEYS, Form, Key
 
 Result = TypeVar("Result")
 
@@ -129,15 +130,41 @@ def _option(flag: Flag) -> Callable[[Callable[..., Result]], Callable[..., Resul
         help_text = "Log for debugging; a number as kube-proxy takes it: 4 and more is debug, less is info."
         return click.option(*spellings, metavar="N", is_flag=False, flag_value=DEBUG_VERBOSITY, help=help_text)
     help_text = f"{key.description} [{flag.path}]".replace("`", "")
+    complete = _completing(key)
     match key.form:
         case Form.SWITCH:
-            return click.option(*spellings, metavar="true|false", is_flag=False, flag_value="true", help=help_text)
+            return click.option(
+                *spellings,
+                metavar="true|false",
+                is_flag=False,
+                flag_value="true",
+                help=help_text,
+                shell_complete=complete,
+            )
         case Form.LIST:
-            return click.option(*spellings, metavar="A,B", multiple=True, help=help_text)
+            return click.option(*spellings, metavar="A,B", multiple=True, help=help_text, shell_complete=complete)
         case Form.NUMBER:
             return click.option(*spellings, metavar="N", help=help_text)
         case Form.TEXT:
-            return click.option(*spellings, metavar="TEXT", help=help_text)
+            return click.option(*spellings, metavar="TEXT", help=help_text, shell_complete=complete)
+
+
+def _completing(key: Key) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """What the shell completes: the values of an option that has few."""
+
+    def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+        return [value for value in values_of(key) if value.startswith(incomplete)]
+
+    return complete
+
+
+def values_of(key: Key) -> tuple[str, ...]:
+    """All values that the option may have, where they are few and fixed."""
+    if key.form is Form.SWITCH:
+        return ("true", "false")
+    if isinstance(key.default, StrEnum):
+        return tuple(one.value for one in type(key.default))
+    return ()
 
 
 def _ignored_option(name: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:

@@ -8,13 +8,14 @@ from functools import partial
 import click
 
 from nodeagent.cli.all_nodes.cluster_options import BRIEF, AskedCluster, cluster_options
-from nodeagent.cli.asking import ServiceName, asking_options, verdict_style
+from nodeagent.cli.asking import asking_options, verdict_style
 from nodeagent.cli.carried_addresses import missing_addresses
 from nodeagent.cli.columns import Column
 from nodeagent.cli.endpoint_probes import probe_endpoints
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.kernel_view import KernelView, read_kernel
+from nodeagent.cli.known_names import NamespaceName, ServiceName
 from nodeagent.cli.node_view import Access, NodeView, look_at_node
 from nodeagent.cli.on_this_node import node_faults, stopped_ways
 from nodeagent.cli.rows import is_terminal, output_option, print_document, print_rows
@@ -62,7 +63,13 @@ COLUMNS = (
     ),
 )
 @click.argument("service", type=ServiceName(), required=False)
-@click.option("-n", "--namespace", metavar="NAME", help="Of a Service that is named without one (default: default).")
+@click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    type=NamespaceName(),
+    help="Of a Service that is named without one (default: default).",
+)
 @click.option("--watch", is_flag=True, help="Look again every two seconds, and print what is new, until Ctrl-C.")
 @click.option("--from", "client", metavar="ADDRESS", help="Judge it for a client with this address.")
 @click.option("--probe/--no-probe", default=None, help="Connect to the endpoints; by default for one Service only.")

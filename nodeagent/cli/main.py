@@ -42,6 +42,8 @@ COMMANDS = {
     ),
     "lab": ("nodeagent.cli.lab", "lab_command", "A cluster of network namespaces to try and to break."),
     "config": ("nodeagent.cli.config", "config_command", "Show and check the configuration."),
+    "version": ("nodeagent.cli.about", "version_command", "Print the version, of this command and of the agent."),
+    "help": ("nodeagent.cli.about", "help_command", "Print the help of a command."),
 }
 
 

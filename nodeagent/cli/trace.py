@@ -9,6 +9,7 @@ from msgspec import to_builtins
 from nodeagent.cli.all_nodes.cluster_options import AskedCluster, cluster_options
 from nodeagent.cli.asking import asking_options
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
+from nodeagent.cli.known_names import ConnectionEnd, InterfaceName, NamespaceName
 from nodeagent.cli.node_view import Access
 from nodeagent.cli.other_tables import read_others
 from nodeagent.cli.rows import output_option, print_document
@@ -40,10 +41,18 @@ Examples:
 
 
 @click.command("trace", epilog=EXAMPLES, context_settings={"ignore_unknown_options": True})
-@click.argument("connection", nargs=-1, required=True, metavar="SRC [->] DST:PORT[/PROTOCOL]")
-@click.option("--from", "interface", default="", metavar="INTERFACE", help="The interface it comes in by.")
+@click.argument("connection", nargs=-1, required=True, type=ConnectionEnd(), metavar="SRC [->] DST:PORT[/PROTOCOL]")
+@click.option(
+    "--from", "interface", default="", metavar="INTERFACE", type=InterfaceName(), help="The interface it comes in by."
+)
 @click.option("--all", "everything", is_flag=True, help="Show rules that did not apply as well.")
-@click.option("-n", "--namespace", metavar="NAME", help="Of a pod and a Service named without one (default: default).")
+@click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    type=NamespaceName(),
+    help="Of a pod and a Service named without one (default: default).",
+)
 @output_option
 @click.option("--live", type=click.IntRange(1, 1000), metavar="N", help="Follow N real packets, and compare.")
 @click.option("--wait", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Seconds to wait for them.")

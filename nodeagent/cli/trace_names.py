@@ -32,12 +32,12 @@ def with_addresses(words: Sequence[str], access: Access, namespace: str | None) 
     named_destination = not is_place(destination)
     if not named_source and not named_destination:
         return tuple(words)
+    asked = parse_service(destination, namespace) if named_destination else None
+    if not named_source and parse_address(source.strip("[]")) is None:
+        raise Failure(f"{source!r} is no source: pod/NAME, node/NAME or an address", UNUSABLE)
     view = look_at_node(access)
     sources = _sources(source, access, view, namespace) if named_source else (source,)
-    if not named_destination:
-        return _pair(sources, (destination,))
-    asked = parse_service(destination, namespace)
-    return _pair(sources, _places(view, asked))
+    return _pair(sources, (destination,) if asked is None else _places(view, asked))
 
 
 def is_place(text: str) -> bool:

@@ -45,6 +45,13 @@ cp -a "$build"/own/nodeagent "$build"/own/nodeagent-*.dist-info "$home"
 
 install -d "$root/usr/bin" "$root/etc/nodeagent/services"
 install -m 755 systemd/packaging/nodeagent.launcher "$root/usr/bin/nodeagent"
+plug_in() { # PROGRAM FUNCTION: what kubectl looks for
+    sed -e "s/^from nodeagent.* import main$/from nodeagent.cli.kubectl_plugin import $2/" -e "s/^main(.*)$/$2()/" \
+        systemd/packaging/nodeagent.launcher >"$root/usr/bin/$1"
+    chmod 755 "$root/usr/bin/$1"
+}
+plug_in kubectl-nodeagent main
+plug_in kubectl_complete-nodeagent complete
 install -D -m 644 -t "$root/usr/lib/systemd/system" systemd/nodeagent.service systemd/nodeagent-apiserver.service
 install -D -m 644 systemd/nodeagent.sysusers "$root/usr/lib/sysusers.d/nodeagent.conf"
 install -D -m 644 systemd/nodeagent.tmpfiles "$root/usr/lib/tmpfiles.d/nodeagent.conf"

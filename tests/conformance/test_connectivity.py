@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,9 +13,8 @@ import pytest
 
 from nodeagent import __version__
 from nodeagent.diagnosis.connectivity.objects import SELECTOR
-from tests.harness.kubernetes import images
+from tests.conformance.serving_cluster import serving_cluster
 from tests.harness.kubernetes.cluster import Cluster
-from tests.harness.kubernetes.release import Release
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "dist" / f"nodeagent-{__version__}-amd64.tar"
@@ -28,50 +26,11 @@ pytestmark = [
     pytest.mark.skipif(not IMAGE.exists(), reason="make image has not made the image"),
 ]
 COMMAND = [sys.executable, "-m", "nodeagent", "connectivity"]
-OVERLAY = f"""
-apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-namespace: kube-system
-resources: [deploy/base]
-components: [deploy/components/names]
-configMapGenerator:
-  - {{name: nodeagent, behavior: merge, files: [kubeconfig, nodeagent.yaml]}}
-images:
-  - {{name: nodeagent, newName: docker.io/library/nodeagent, newTag: {__version__}}}
-"""
-CONFIGURATION = """
-apiVersion: nodeagent.io/v1alpha1
-kind: NodeAgentConfiguration
-source: {kubeconfig: /etc/nodeagent/kubeconfig}
-traffic: {clusterCIDRs: [10.244.0.0/16, "fd00:244::/32"]}
-"""
-DNS = """
-apiVersion: v1
-kind: Service
-metadata: {name: kube-dns, namespace: kube-system}
-spec:
-  clusterIP: 10.96.0.10
-  ports: [{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53, protocol: TCP}]
-"""
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    release = Release.of_environment()
-    with Cluster(release, [images.make(release), IMAGE]) as cluster:
-        overlay = tmp_path_factory.mktemp("overlay")
-        shutil.copytree(ROOT / "deploy", overlay / "deploy")
-        (overlay / "kustomization.yaml").write_text(OVERLAY)
-        (overlay / "nodeagent.yaml").write_text(CONFIGURATION)
-        kubeconfig = (ROOT / "deploy" / "base" / "kubeconfig").read_text()
-        lines = [
-            f"      server: {cluster.api_server}" if line.strip().startswith("server:") else line
-            for line in kubeconfig.splitlines()
-        ]
-        (overlay / "kubeconfig").write_text("\n".join(lines) + "\n")
-        cluster.kubectl("apply", "-f", "-", stdin=DNS)
-        cluster.kubectl("apply", "-k", str(overlay))
-        cluster.kubectl("-n", "kube-system", "rollout", "status", "daemonset", "nodeagent", "--timeout=110s")
+    with serving_cluster(IMAGE, tmp_path_factory.mktemp("overlay")) as cluster:
         yield cluster
 
 

@@ -9,8 +9,8 @@ import click
 from msgspec import Struct
 
 from nodeagent.cli.all_nodes.agent_pods import NAMESPACE
-from nodeagent.cli.asking import NodeName
 from nodeagent.cli.exit_codes import UNUSABLE, Failure
+from nodeagent.cli.known_names import ContextName, NodeName
 from nodeagent.cli.user_kubeconfig import kubeconfig_path
 
 Result = TypeVar("Result")
@@ -91,9 +91,9 @@ def cluster_options(
             show_default=True,
             help="Where the agents' pods are.",
         )(decorated)
-        decorated = click.option("--context", metavar="NAME", help="Of the kubeconfig (default: the current one).")(
-            decorated
-        )
+        decorated = click.option(
+            "--context", metavar="NAME", type=ContextName(), help="Of the kubeconfig (default: the current one)."
+        )(decorated)
         decorated = click.option(
             "-l", "--selector", metavar="LABELS", default="", help="Ask the agents of the nodes with these labels."
         )(decorated)

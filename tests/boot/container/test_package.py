@@ -26,6 +26,8 @@ chroot $1/root sh -ec '
         -not -name "*.pyc" -not -name __pycache__ | sort > /before
     dpkg --install /packages/$0
     nodeagent --version
+    kubectl-nodeagent --version
+    test "$(kubectl_complete-nodeagent expl | tail -1)" = :4
     dpkg --remove nodeagent
     dpkg --purge nodeagent
     find /etc /usr /var/lib -not -path "/var/lib/dpkg/*" -not -path "/var/lib/systemd/deb-systemd-helper-*" \\

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.model.addresses import Family, Protocol
+from nodeagent.model.addresses import Family, Protocol, endpoint_text
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.objects import document, make_node, make_service, service_port
 from tests.harness.plain_api_server import plain_api_server
@@ -15,6 +15,8 @@ from tests.harness.warm_start import WarmLauncher
 pytestmark = pytest.mark.kernel
 
 PORTS = (service_port(80, name="http"), service_port(80, Protocol.UDP, name="dns"))
+OPEN = 30080
+NO_AGENT = ["--socket", "/nonexistent"]
 SPELLINGS = (
     ("svc/web:http",),
     ("web:http",),
@@ -28,6 +30,7 @@ SPELLINGS = (
 def node(cluster: Cluster) -> Cluster:
     cluster.world["web-0"].serve(TARGET_PORT, Protocol.TCP)
     cluster.expose("web", *cluster_ips(1), pods=("web-0",), ports=PORTS)
+    cluster.expose("open", *cluster_ips(2), pods=("web-0",), ports=(service_port(80, node_port=OPEN),))
     cluster.program_once(*WITH_POD_CIDRS)
     return cluster
 
@@ -108,3 +111,35 @@ def test_a_name_that_nobody_knows_is_one_line(command: Command, words: tuple[str
     assert done.returncode in (1, 2)
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("family", Family)
+def test_a_node_port_by_its_number_from_outside(command: Command, family: Family) -> None:
+    world = command.world
+    client, address = world["outside"].address(family), world[NODE].address(family)
+    said = command.trace(client, str(OPEN))
+    assert said.stdout.startswith(f"arrives: {client} -> {endpoint_text(address, OPEN)}/TCP, default/open"), said
+    assert world["outside"].ask(address, OPEN, timeout=5).names == {"web-0": 1}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("pod/a", "a/b/c"),
+        ("node/x", "svc/"),
+        ("nobody", "svc/web"),
+        ("node/x", "a/b", "-n", "c"),
+        ("one",),
+        ("a", "b", "c"),
+    ],
+    ids=" ".join,
+)
+def test_words_that_cannot_be_are_refused_also_without_an_agent(command: Command, words: tuple[str, ...]) -> None:
+    done = command.trace(*words, sources=NO_AGENT)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done
+
+
+def test_words_that_can_be_want_an_agent(command: Command) -> None:
+    """The control."""
+    done = command.trace("node/x", "svc/web", sources=NO_AGENT)
+    assert (done.returncode, "no agent answers" in done.stderr) == (1, True)

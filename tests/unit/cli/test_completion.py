@@ -36,6 +36,15 @@ def test_each_shell_has_a_script_which_the_document_names(shell: str) -> None:
         ("nodeagent run --cluster", {"--cluster-cidr"}),
         ("nodeagent cleanup --of k", {"kube-proxy"}),
         ("nodeagent run --no-such", set()),
+        ("nodeagent run --table-own", {"--table-ownership"}),
+        ("nodeagent run --table-ownership ", {"auto", "owned", "plain"}),
+        ("nodeagent run --log-level w", {"warning"}),
+        ("nodeagent run --dns-autopath t", {"true"}),
+        ("nodeagent explain -o j", {"json"}),
+        ("nodeagent trace --from l", {"lo"}),
+        ("nodeagent trace no", {"node/"}),
+        ("nodeagent help expl", {"explain"}),
+        ("nodeagent help lab fa", {"fault"}),
     ],
 )
 def test_bash_completes(tmp_path: Path, words: str, expected: set[str]) -> None:
@@ -44,9 +53,9 @@ def test_bash_completes(tmp_path: Path, words: str, expected: set[str]) -> None:
     script.write_text(ask("bash_source"))
     typed = words.split(" ")
     program = f"""
-        complete() {{ :; }}
         compopt() {{ :; }}
         source {script}
+        complete -p nodeagent | grep -q _nodeagent_completion || exit 1
         PATH={NODEAGENT.parent}:$PATH
         COMP_WORDS=({" ".join(repr(word) for word in typed)}) COMP_CWORD={len(typed) - 1}
         _nodeagent_completion nodeagent
@@ -54,3 +63,12 @@ def test_bash_completes(tmp_path: Path, words: str, expected: set[str]) -> None:
     """
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert set(done.stdout.split()) == expected, done.stderr
+
+
+@pytest.mark.parametrize(("shell", "lines"), [("zsh", ["plain", "json", "_"]), ("fish", ["plain,json"])])
+def test_what_other_shells_are_given(shell: str, lines: list[str]) -> None:
+    """In the form that click's script of that shell reads."""
+    environment = os.environ | {"_NODEAGENT_COMPLETE": f"{shell}_complete", "COMP_WORDS": "nodeagent explain -o j"}
+    environment |= {"COMP_CWORD": "j" if shell == "fish" else "3"}
+    done = subprocess.run([NODEAGENT], env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines() == lines

@@ -1,5 +1,6 @@
 """The help of every command says how it is used, and what it says can be typed."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -11,6 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from nodeagent import __version__
 from nodeagent.cli.main import main
 from nodeagent.cli.rows import FORMS
 
@@ -20,7 +22,20 @@ commands: Callable[[click.Command, tuple[str, ...]], Iterator[tuple[tuple[str, .
     "commands"
 ]
 pages: Callable[[], Iterator[tuple[str, str]]] = _MAN_PAGES["pages"]
-TELLING = {"show", "trace", "explain", "diff", "plan", "problems", "journal", "top", "check", "dns", "connectivity"}
+TELLING = {
+    "show",
+    "trace",
+    "explain",
+    "diff",
+    "plan",
+    "problems",
+    "journal",
+    "top",
+    "check",
+    "dns",
+    "connectivity",
+    "version",
+}
 """Commands that tell something of a node or a cluster."""
 FILES = {"config show": ("yaml", "json")}
 """Commands that print a file, in the syntaxes that it may have."""
@@ -143,3 +158,24 @@ def test_man_shows_what_the_help_says(tmp_path: Path) -> None:
     for heading in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"):
         assert heading in done.stdout
     assert all(line in done.stdout for line in example_lines(EVERY["explain"]))
+
+
+@pytest.mark.parametrize("words", ["", "explain", "lab fault", "config show"])
+def test_help_is_the_help_of_the_command(words: str) -> None:
+    asked = CliRunner().invoke(main, ["help", *words.split()], prog_name="nodeagent")
+    option = CliRunner().invoke(main, [*words.split(), "--help"], prog_name="nodeagent")
+    assert (asked.exit_code, asked.output) == (0, option.output)
+
+
+@pytest.mark.parametrize("words", ["explian", "lab statsu", "explain web"])
+def test_help_of_no_command_is_2(words: str) -> None:
+    done = CliRunner().invoke(main, ["help", *words.split()])
+    assert (done.exit_code, "No such command" in done.output) == (2, True)
+
+
+def test_the_version_is_that_of_the_command_and_of_the_agent() -> None:
+    done = CliRunner().invoke(main, ["version", "--socket", "/nonexistent", "-o", "json"])
+    command, agent = json.loads(done.output)
+    assert (done.exit_code, command["version"], agent["version"]) == (0, __version__, "")
+    assert agent["where"].startswith("no agent answers at /nonexistent")
+    assert CliRunner().invoke(main, ["version", "-o", "name"]).output == f"{__version__}\n"

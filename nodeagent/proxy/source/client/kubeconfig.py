@@ -128,6 +128,11 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def context_names(path: Path) -> list[str]:
+    """The names of all contexts. Raises KubeconfigError."""
+    return [one.name for one in _File(path).read().contexts or ()]
+
+
 def context_namespace(path: Path, context: str | None = None) -> str:
     """The namespace of a context, as kubectl takes it for objects that are named without one; empty where it says none.
 

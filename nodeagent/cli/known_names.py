@@ -1,0 +1,183 @@
+"""Names that the shell completes: what the agent of this node knows, else what the API server of the user's kubeconfig lists.
+
+Nobody waits long for a name: the API server has two seconds, and what cannot be asked completes nothing.
+"""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+from click.shell_completion import CompletionItem
+
+from nodeagent.cli.user_kubeconfig import kubeconfig_path
+from nodeagent.config.options import DEFAULT_SOCKET
+from nodeagent.proxy.observe.admin.admin_client import NoAgent, find_agent
+
+SECONDS = 2.0
+MOST = "500"
+"""Objects of a list."""
+CORE = "/api/v1"
+SERVICE_KINDS = ("svc/", "service/", "services/")
+OF_CLUSTER = ("all_nodes", "node", "selector", "context", "kubeconfig")
+"""Options with which another cluster's names may be meant than those of this node's agent."""
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Item(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+class _List(msgspec.Struct):
+    items: tuple[_Item, ...] = ()
+
+
+class ServiceName(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on, for type checkers only
+    """`[NAMESPACE/]NAME[:PORT]`, or `svc/NAME`."""
+
+    name = "service"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """The Services that begin so; those of the namespace that is meant without it, too."""
+        return _items(_service_names(ctx, incomplete), incomplete)
+
+
+class NodeName(click.ParamType):  # type: ignore[type-arg]  # as above
+    """The name of a node."""
+
+    name = "node"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """The nodes that begin so."""
+        return _items(_nodes(ctx), incomplete)
+
+
+class NamespaceName(click.ParamType):  # type: ignore[type-arg]  # as above
+    """The name of a namespace."""
+
+    name = "namespace"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """The namespaces that begin so: those with Services, or all that the API server lists."""
+        listed = _listed(ctx, f"{CORE}/namespaces")
+        found = listed or [one.partition("/")[0] for one in _services(ctx, "")]
+        return _items(found, incomplete)
+
+
+class ContextName(click.ParamType):  # type: ignore[type-arg]  # as above
+    """The name of a context of the kubeconfig."""
+
+    name = "context"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """The contexts that begin so."""
+        from nodeagent.proxy.source.client.api_errors import KubeconfigError  # noqa: PLC0415 - loads a client
+        from nodeagent.proxy.source.client.kubeconfig import context_names  # noqa: PLC0415
+
+        try:
+            return _items(context_names(_kubeconfig(ctx)), incomplete)
+        except KubeconfigError:
+            return []
+
+
+class InterfaceName(click.ParamType):  # type: ignore[type-arg]  # as above
+    """The name of a network interface of this node."""
+
+    name = "interface"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """The interfaces that begin so."""
+        return _items([name for _, name in socket.if_nameindex()], incomplete)
+
+
+class ConnectionEnd(click.ParamType):  # type: ignore[type-arg]  # as above
+    """Where a connection begins or leads: a pod, a node, a Service."""
+
+    name = "connection"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """Pods and nodes by their kinds, and Services."""
+        kind, slash, _ = incomplete.partition("/")
+        if slash and kind in ("pod", "po", "pods"):
+            pods = _listed(ctx, f"{CORE}/namespaces/{_namespace(ctx)}/pods")
+            return _items([f"{kind}/{name}" for name in pods], incomplete)
+        if slash and kind in ("node", "no", "nodes"):
+            return _items([f"{kind}/{name}" for name in _nodes(ctx)], incomplete)
+        return _items(["pod/", "node/", *_service_names(ctx, incomplete)], incomplete)
+
+
+def _items(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
+
+
+def _service_names(ctx: click.Context, incomplete: str) -> list[str]:
+    """As they may be typed."""
+    given = _namespace(ctx)
+    before, slash, _ = incomplete.partition("/")
+    kind = f"{before}/" if slash and f"{before}/" in SERVICE_KINDS else ""
+    names = _services(ctx, given if kind or not slash else before)
+    short = [name.removeprefix(f"{given}/") for name in names if name.startswith(f"{given}/")]
+    return [f"{kind}{name}" for name in short] if kind else [*names, *short]
+
+
+def _services(ctx: click.Context, namespace: str) -> list[str]:
+    """`NAMESPACE/NAME` of those that the agent knows, else of a namespace; empty: of all of them."""
+    known = [] if _means_cluster(ctx) else _known_to_agent(ctx, "services")
+    within = f"/namespaces/{namespace}" if namespace else ""
+    return known or _listed(ctx, f"{CORE}{within}/services", qualified=True)
+
+
+def _nodes(ctx: click.Context) -> list[str]:
+    known = [] if _means_cluster(ctx) else _known_to_agent(ctx, "nodes")
+    return known or _listed(ctx, f"{CORE}/nodes")
+
+
+def _means_cluster(ctx: click.Context) -> bool:
+    return any(ctx.params.get(name) for name in OF_CLUSTER)
+
+
+def _namespace(ctx: click.Context) -> str:
+    return str(ctx.params.get("namespace") or "default")
+
+
+def _known_to_agent(ctx: click.Context, what: str) -> list[str]:
+    """Nothing where no agent answers."""
+    given = ctx.params.get("socket")
+    try:
+        client, _ = find_agent(Path(given) if given else None, DEFAULT_SOCKET)
+        return client.ask(what, list[str])
+    except (NoAgent, OSError, msgspec.MsgspecError):
+        return []
+
+
+def _kubeconfig(ctx: click.Context) -> Path:
+    given = ctx.params.get("kubeconfig")
+    return kubeconfig_path(None if given is None else Path(str(given)))
+
+
+def _listed(ctx: click.Context, path: str, *, qualified: bool = False) -> list[str]:
+    """Names of objects, with their namespaces where they are `qualified`; nothing where the API server cannot be asked."""
+    place = _kubeconfig(ctx)
+    if not place.exists():
+        return []
+    from nodeagent.proxy.source.client.api_client import ApiClient  # noqa: PLC0415 - loads a client
+    from nodeagent.proxy.source.client.api_errors import KubeError  # noqa: PLC0415
+    from nodeagent.proxy.source.client.kubeconfig import load_kubeconfig  # noqa: PLC0415
+
+    async def ask() -> bytes:
+        access = load_kubeconfig(place, ctx.params.get("context"))
+        async with asyncio.timeout(SECONDS), ApiClient(access, user_agent="nodeagent-completion") as client:
+            return await client.get(path, (("limit", MOST),))
+
+    try:
+        listed = msgspec.json.decode(asyncio.run(ask()), type=_List)
+    except (KubeError, TimeoutError, msgspec.MsgspecError):
+        return []
+    found = [one.metadata for one in listed.items]
+    return [f"{one.namespace}/{one.name}" if qualified else one.name for one in found]
