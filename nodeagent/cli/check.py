@@ -23,6 +23,7 @@ from nodeagent.cli.second_reader import NoSecondReader, SecondReader
 from nodeagent.cli.show import patiently
 from nodeagent.diagnosis.checks.affinity_room import affinity_finding
 from nodeagent.diagnosis.checks.finding import Finding, Result, verdict_of
+from nodeagent.diagnosis.checks.foreign_programs import ipsec_findings, link_program_findings
 from nodeagent.diagnosis.checks.hook_order import order_findings
 from nodeagent.diagnosis.checks.kernel_facts import read_facts
 from nodeagent.diagnosis.checks.kernel_features import refused_by_kernel
@@ -34,7 +35,8 @@ from nodeagent.diagnosis.checks.way_findings import WayFact, way_findings
 from nodeagent.diagnosis.checks.written_program import is_program
 from nodeagent.diagnosis.tables.listing import Listing, differences, own_listing, read_listing, unchanged
 from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
-from nodeagent.diagnosis.trace.kernel_rules import OUTSIDE, table_names
+from nodeagent.diagnosis.trace.kernel_rules import OUTSIDE, ipsec_policies, table_names
+from nodeagent.diagnosis.trace.link_programs import read_link_programs
 from nodeagent.diagnosis.trace.looking import read_node
 from nodeagent.diagnosis.trace.narrow_ways import cure
 from nodeagent.diagnosis.trace.routes import Leg, RouteOutcome
@@ -125,6 +127,8 @@ def node_findings(ruleset: Ruleset) -> Iterator[Finding]:
     yield from program_findings(facts)
     yield from closed_forwarding(facts)
     yield from rules_outside(f"{family} {name}" for family, name in table_names(ruleset) if family in OUTSIDE)
+    yield from link_program_findings(read_link_programs())
+    yield from ipsec_findings(list(ipsec_policies()))
     for family, (contents, _) in tables.items():
         count = contents.sets[schema.AFFINITY].count if schema.AFFINITY in contents.sets else None
         if count is not None:

@@ -33,15 +33,23 @@ class Bridges:
         except OSError:
             return False
 
-    def one_way_port(self, bridge: rtnetlink.Link, address: str) -> str:
-        """The port of a bridge that leads to a host and gives nothing back that came in by it; empty where it does, or
-        where the bridge has not learned which port that is."""
+    def port_to(self, bridge: rtnetlink.Link, address: str) -> str:
+        """The port of a bridge that leads to a host; empty where the bridge has not learned which one that is."""
         try:
             neighbour = self._netlink.ask(look_up_neighbour(address, bridge.ifindex))
             hardware_address = read_hardware_address(neighbour)
-            port = read_port(self._netlink.ask(look_up_port(hardware_address, bridge.ifindex)))
-            name = socket.if_indextoname(port)
-            return "" if sends_back(self._netlink.ask(rtnetlink.get_link(name))) else name
+            return socket.if_indextoname(read_port(self._netlink.ask(look_up_port(hardware_address, bridge.ifindex))))
+        except TimeoutError:
+            raise
+        except OSError:
+            return ""
+
+    def one_way_port(self, bridge: rtnetlink.Link, address: str) -> str:
+        """The port of a bridge that leads to a host and gives nothing back that came in by it; empty where it does, or
+        where the bridge has not learned which port that is."""
+        name = self.port_to(bridge, address)
+        try:
+            return "" if not name or sends_back(self._netlink.ask(rtnetlink.get_link(name))) else name
         except TimeoutError:
             raise
         except OSError:

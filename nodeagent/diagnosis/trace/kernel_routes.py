@@ -132,6 +132,12 @@ class KernelRoutes:
         )
         return Route(RouteOutcome.REJECTED, link.name, reason=reason, cure=f"bridge link set dev {port} hairpin on")
 
+    def ends_at(self, interface: str, address: str) -> tuple[str, ...]:
+        """The interface, and of a bridge also the port behind which a host is, as far as the bridge has learned it."""
+        link = self._link(interface)
+        port = self._bridges.port_to(link, address) if link is not None and link.kind == "bridge" else ""
+        return tuple(filter(None, (interface, port)))
+
     def width(self, interface: str) -> int:
         """The interface's MTU; 0 where that is not known."""
         link = self._link(interface)

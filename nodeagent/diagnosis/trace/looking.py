@@ -1,10 +1,11 @@
 """A trace on this node: everything is read from the kernel, then one packet is followed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from nodeagent.diagnosis.trace.journey import Node, journeys
+from nodeagent.diagnosis.trace.journey import Journey, Node, journeys
 from nodeagent.diagnosis.trace.kernel_connections import read_connections
 from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
+from nodeagent.diagnosis.trace.link_programs import programs_on_the_way, read_link_programs
 from nodeagent.diagnosis.trace.others import OtherTable
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.diagnosis.trace.report import Report
@@ -22,9 +23,20 @@ def look(ruleset: Ruleset, question: Question, read_others: ReadOthers, interfac
     """
     with KernelRoutes() as routes:
         node, notes = read_node(ruleset, question.family, read_others, routes)
-        return Report(
-            question, node, journeys(question, node, routes, interface), read_connections(question), tuple(notes)
-        )
+        found = journeys(question, node, routes, interface)
+        programs = programs_on_the_way(read_link_programs(), _interfaces(question, found, routes))
+        notes = (*map(str, programs), *notes)
+        return Report(question, node, found, read_connections(question), notes)
+
+
+def _interfaces(question: Question, found: Sequence[Journey], routes: KernelRoutes) -> frozenset[str]:
+    """Those that a packet of the connection goes by."""
+    names: set[str] = set()
+    for one in found:
+        names.update(routes.ends_at(one.came_by, question.source) if one.came_by else ())
+        if one.route is not None and one.route.interface:
+            names.update(routes.ends_at(one.route.interface, one.route.gateway or one.packet.destination))
+    return frozenset(names)
 
 
 def read_node(

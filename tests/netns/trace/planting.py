@@ -21,6 +21,8 @@ GATEWAY = "10.244.1.1"
 CLIENT_PORT, NODE_PORT = 4444, 30080
 WITHOUT_OWNER = ("--table-ownership", "plain", "--conntrack-max-per-core", "0")
 SILENCE_SECONDS = 0.4
+DROP, PASS = 2, 0
+"""TC_ACT_SHOT and TC_ACT_OK."""
 PATIENCE_SECONDS = 60.0
 TROUBLESHOOTING = Path(__file__).parents[3] / "docs" / "troubleshooting.md"
 PORTS = (service_port(80, name="http"), service_port(80, Protocol.UDP, name="dns"))
@@ -80,6 +82,14 @@ def by_shell(script: str, undo: str) -> Plant:
             cluster.world.run(NODE, ["sh", "-ec", undo])
 
     return plant
+
+
+def tc_filter(interface: str, direction: str, action: int) -> Plant:
+    """All that goes by there ends so: a program of two words, for the classifier `bpf`."""
+    return by_shell(
+        f"tc qdisc add dev {interface} clsact; tc filter add dev {interface} {direction} bpf da bytecode '1,6 0 0 {action}'",
+        f"tc qdisc del dev {interface} clsact",
+    )
 
 
 def by_objects(change: Callable[[Cluster], None]) -> Plant:

@@ -16,6 +16,7 @@ from tests.harness.cluster import NODE, TARGET_PORT, Cluster, cluster_ips
 from tests.harness.lost_packets import PATIENT
 from tests.harness.warm_start import AGENT
 from tests.netns.trace.planting import (
+    DROP,
     SILENCE_SECONDS,
     WEB,
     WEB6,
@@ -23,6 +24,7 @@ from tests.netns.trace.planting import (
     documented,
     first_line,
     program,
+    tc_filter,
     works,
     works_again,
 )
@@ -178,3 +180,15 @@ def test_the_document_says_what_a_trace_says(bridged: Cluster, arguments: list[s
         done = bridged.world.run(NODE, [*AGENT, *arguments], check=False)
     assert done.stdout.startswith(begins)
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(("port", "direction"), [("caller", "ingress"), ("web-0", "egress")])
+def test_a_filter_at_a_port_of_the_bridge_is_named(bridged: Cluster, port: str, direction: str) -> None:
+    world = bridged.world
+    assert works_again(world, "caller", WEB, "tcp")
+    with tc_filter(port, direction, DROP)(bridged):
+        assert not works(world, "caller", WEB, "tcp", patiently=False)
+        said, _ = first_line(world, "caller", WEB, "tcp")
+        assert f"as far as is known: the tc filter bpf at {port} ({direction}) may drop or change it" in said
+    assert works_again(world, "caller", WEB, "tcp")
+    assert "tc filter" not in first_line(world, "caller", WEB, "tcp")[0]

@@ -16,6 +16,7 @@ from nodeagent.proxy.dataplane.program.schema import AFFINITY, set_specs
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.bridges import families_filtered, read_port, sends_back
 from nodeagent.wire.netlink.framing import MalformedMessageError, Received, attribute, nested
+from nodeagent.wire.netlink.link_programs import read_express_program, read_filter, read_queueing
 from nodeagent.wire.netlink.neighbours import read_state
 from nodeagent.wire.netlink.nf_tables.element_reading import read_elements, read_pairs
 from nodeagent.wire.netlink.nf_tables.elements import ElementForm
@@ -49,6 +50,9 @@ def elements(*packed: bytes) -> bytes:
         pytest.param(read_port, bytes(7), id="a port of a bridge"),
         pytest.param(sends_back, bytes(16) + nested(18, nested(5, attribute(4, b""))), id="a port's mode"),
         pytest.param(families_filtered, bytes(16) + nested(18, nested(2, attribute(36, b""))), id="a bridge's filter"),
+        pytest.param(read_queueing, bytes(20), id="a queueing discipline's kind"),
+        pytest.param(read_filter, bytes(19), id="a filter"),
+        pytest.param(read_express_program, bytes(16) + nested(43, attribute(2, b"")), id="whether XDP is on"),
         pytest.param(table_of, b"", id="a table's name"),
         pytest.param(read_chain, attribute(1, b"t\0"), id="a chain's name"),
         pytest.param(read_rule, nested(4, nested(1)), id="an expression's name"),

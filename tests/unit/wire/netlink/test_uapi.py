@@ -33,6 +33,7 @@ FILES = {
         "linux/netlink.h",
         "linux/rtnetlink.h",
     ),
+    "traffic_control": ("linux/rtnetlink.h", "linux/pkt_sched.h", "linux/pkt_cls.h"),
 }
 ELSEWHERE = re.compile(r"NFTNL_UDATA_\w+|CTA_FILTER_F_\w+|SOL_NETLINK|INFINITY_LIFE_TIME")
 """Names of libnftnl, of a file of the kernel that is no header, of its include/linux/socket.h and include/net/addrconf.h."""

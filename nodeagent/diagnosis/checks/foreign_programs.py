@@ -1,0 +1,29 @@
+"""Programs of tc and XDP and policies of IPsec on this node: what they do to packets is not followed (pure)."""
+
+from collections.abc import Iterator, Sequence
+
+from nodeagent.diagnosis.checks.finding import Finding, Result
+from nodeagent.diagnosis.trace.link_programs import LinkProgram
+from nodeagent.wire.netlink.ipsec import Policy
+
+MOST_NAMED = 3
+
+
+def link_program_findings(programs: Sequence[LinkProgram]) -> Iterator[Finding]:
+    """A note, for most are meant to be there: a network plugin's, or a limit of bandwidth."""
+    if not programs:
+        return
+    named = "; ".join(one.title for one in programs[:MOST_NAMED])
+    more = f"; and {len(programs) - MOST_NAMED} more" if len(programs) > MOST_NAMED else ""
+    detail = f"packets meet programs that may drop or change them, which is not followed: {named}{more}"
+    yield Finding("tc and XDP", Result.NOTE, detail, programs[0].command)
+
+
+def ipsec_findings(policies: Sequence[Policy]) -> Iterator[Finding]:
+    """A note: most lead packets into a tunnel. What a policy blocks may be meant to be blocked."""
+    if policies:
+        blocking = sum(one.blocks for one in policies)
+        told = f"; {blocking} of {len(policies)} block what they are about" if blocking else ""
+        many = f"{len(policies)} policies" if len(policies) > 1 else "a policy"
+        detail = f"packets meet {many}, not followed{told}"
+        yield Finding("IPsec", Result.NOTE, detail, "ip xfrm policy")

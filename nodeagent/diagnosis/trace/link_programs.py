@@ -1,0 +1,63 @@
+"""Programs of tc and XDP at interfaces: packets meet them before or after all that is followed here, and they may do anything."""
+
+import socket
+from collections.abc import Collection, Iterator
+
+from msgspec import Struct
+
+from nodeagent.wire.netlink import link_programs as wire
+from nodeagent.wire.netlink.rtnetlink import get_links
+from nodeagent.wire.netlink.socket import NetlinkSocket, read_consistently
+
+EXPRESS = "XDP"
+
+
+class LinkProgram(Struct, frozen=True):
+    """name: as `tc` or `ip` shows it. interface, where: at what, and of which packets: `ingress`, `egress`, or XDP."""
+
+    name: str
+    interface: str
+    where: str
+
+    @property
+    def title(self) -> str:
+        """Which it is, and where."""
+        if self.where == EXPRESS:
+            return f"the XDP program {self.name} at {self.interface}"
+        return f"the tc filter {self.name} at {self.interface} ({self.where})"
+
+    @property
+    def command(self) -> str:
+        """What shows it."""
+        if self.where == EXPRESS:
+            return f"ip -d link show dev {self.interface}"
+        return f"tc filter show dev {self.interface} {self.where}"
+
+    def __str__(self) -> str:
+        return f"{self.title} may drop or change it: not followed: see {self.command}"
+
+
+def read_link_programs() -> tuple[LinkProgram, ...]:
+    """Those of all interfaces of this network namespace. Raises OSError."""
+    with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+        return read_consistently(lambda: tuple(dict.fromkeys(_programs(netlink))))
+
+
+def _programs(netlink: NetlinkSocket) -> Iterator[LinkProgram]:
+    names = dict(socket.if_nameindex())
+    for index, number in [wire.read_express_program(body) for body in netlink.dump(get_links())]:
+        if number and index in names:
+            yield LinkProgram(str(number), names[index], EXPRESS)
+    queueing = [wire.read_queueing(body) for body in netlink.dump(wire.get_queueing())]
+    for index, kind in queueing:
+        if kind not in wire.BEFORE_IP or index not in names:
+            continue
+        for direction in (wire.INGRESS, wire.EGRESS) if kind == "clsact" else (wire.INGRESS,):
+            for name in [wire.read_filter(body) for body in netlink.dump(wire.get_filters(index, direction))]:
+                if name:
+                    yield LinkProgram(name, names[index], direction)
+
+
+def programs_on_the_way(programs: Collection[LinkProgram], interfaces: Collection[str]) -> list[LinkProgram]:
+    """Those that a packet or its answer meets."""
+    return [one for one in programs if one.interface in interfaces]

@@ -1,0 +1,12 @@
+"""linux/rtnetlink.h, pkt_sched.h and pkt_cls.h."""
+
+RTM_GETQDISC = 38
+RTM_GETTFILTER = 46
+
+TC_H_CLSACT = 0xFFFFFFF1
+TC_H_MIN_INGRESS = 0xFFF2
+TC_H_MIN_EGRESS = 0xFFF3
+
+TCA_KIND = 1
+TCA_OPTIONS = 2
+TCA_BPF_NAME = 7
