@@ -185,7 +185,7 @@ def _way_fact(family: Family, ways: Ways) -> WayFact:
     hole, hole_cure = ("", "") if ways.hole is None else (str(ways.hole), cure(family))
     if not ways.stopped:
         return WayFact(family.value, ways.client, ways.asked, hole=hole, hole_cure=hole_cure, left_out=ways.left_out)
-    first = min(ways.stopped, key=lambda one: not one.by_route)
+    first = min(ways.stopped, key=lambda one: not ways.is_fault(one))
     return WayFact(
         family.value,
         ways.client,
@@ -194,7 +194,7 @@ def _way_fact(family: Family, ways: Ways) -> WayFact:
         str(first.question),
         first.reason.why,
         first.reason.cure,
-        any(one.by_route for one in ways.stopped),
+        ways.is_fault(first),
         hole,
         hole_cure,
         "" if first.share == 1 else str(first.share),

@@ -93,8 +93,8 @@ def _way(client: str, one: Stopped, node: Node, own: OwnTable, routes: KernelRou
     """named: the user named this client; a rule that stops it counts then, also one that is meant for this client alone."""
     asked = one.question
     meant = False
-    if not (one.by_route or named):
-        meant = not ways_from(asked.source, list(sample_places(own)), node, routes).closed
+    if not (one.certain or named):
+        meant = not ways_from(asked.source, list(sample_places(own)), node, routes).is_fault(one)
     return StoppedWay(
         client,
         f"{endpoint_text(asked.destination, asked.port)}/{asked.protocol.name}",

@@ -10,7 +10,7 @@ from nodeagent.diagnosis.checks.finding import Finding, Result
 class WayFact(Struct, frozen=True):
     """Connections of one kind of client to Services with endpoints: how many were looked at, how many are stopped.
 
-    first: the first that is, as `SRC -> DST:PORT/PROTOCOL`. why, cure: of it. by_route: of some the routing is the cause.
+    first: the first that is, as `SRC -> DST:PORT/PROTOCOL`. why, cure: of it. fault: whether that is a fault for certain.
     share: of the connections of the first that are stopped, as `1/3`; empty: all. hole, hole_cure: where long packets
     vanish; empty for nowhere. left_out: endpoints of those Services that were not followed.
     """
@@ -22,7 +22,7 @@ class WayFact(Struct, frozen=True):
     first: str = ""
     why: str = ""
     cure: str = ""
-    by_route: bool = False
+    fault: bool = False
     hole: str = ""
     hole_cure: str = ""
     share: str = ""
@@ -30,7 +30,7 @@ class WayFact(Struct, frozen=True):
 
 
 def way_findings(facts: tuple[WayFact, ...]) -> Iterator[Finding]:
-    """A failure where nothing gets through or the routing stops something; what a rule stops may be meant to be stopped."""
+    """A failure where nothing gets through or no rule is the cause; what a rule stops may be meant to be stopped."""
     for one in facts:
         check = f"{one.family} connections"
         if one.hole:
@@ -41,7 +41,7 @@ def way_findings(facts: tuple[WayFact, ...]) -> Iterator[Finding]:
             yield Finding(check, Result.OK, found)
             continue
         first = f"{one.first}, in {one.share} of all cases" if one.share else one.first
-        failed = one.by_route or one.stopped == one.asked
+        failed = one.fault or one.stopped == one.asked
         yield Finding(
             check,
             Result.FAILED if failed else Result.NOTE,

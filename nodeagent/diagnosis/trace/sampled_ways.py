@@ -24,30 +24,39 @@ MOST_ENDPOINTS = 8
 
 
 class Stopped(Struct, frozen=True):
-    """A connection that does not get through, though its Service has an endpoint. service: the service port. by_route:
-    whether the routing stops it, not a rule. share: of all such connections that are stopped, as far as they were followed."""
+    """A connection that does not get through, though its Service has an endpoint. service: the service port. certain:
+    whether no rule that is there to keep somebody out may be why. hook: where a rule stops it; empty: no rule does. share: of
+    all such connections that are stopped, as far as they were followed."""
 
     question: Question
     service: str
     reason: Reason
-    by_route: bool
+    certain: bool
+    hook: str = ""
     share: Fraction = Fraction(1)
 
 
 class Ways(Struct, frozen=True):
     """Connections from one client. client: in words. asked: how many were judged. stopped: those that do not get through. hole:
-    where long packets of one that does vanish. left_out: how many endpoints of those Services were not followed."""
+    where long packets of one that does vanish. left_out: how many endpoints of those Services were not followed.
+    open_hooks: those that some connection passed on its way to an endpoint."""
 
     client: str
     asked: int
     stopped: tuple[Stopped, ...] = ()
     hole: Hole | None = None
     left_out: int = 0
+    open_hooks: frozenset[str] = frozenset()
 
     @property
     def closed(self) -> bool:
         """Whether there are any and none gets through."""
         return bool(self.stopped) and len(self.stopped) == self.asked
+
+    def is_fault(self, one: Stopped) -> bool:
+        """Whether what stops it is a fault for certain: no rule, or one that lets nothing of this client pass where it stands.
+        Rules that stop some and let others pass may be there for that."""
+        return one.certain or one.hook not in self.open_hooks
 
 
 Place = tuple[str, Protocol, int]
@@ -88,6 +97,7 @@ def _ways_of_clients(places: Sequence[Place], node: Node, router: Router, known:
 def _ways(client: str, source: str, places: Sequence[Place], node: Node, router: Router, pods: list[str]) -> Ways:
     """Judge a connection from `source` to each of the places. pods: addresses of this node's pods that it meets are added."""
     asked, stopped, hole, left_out = 0, [], None, 0
+    passed: set[str] = set()
     for address, protocol, port in places:
         question = Question(source, address, port, protocol)
         found = journeys(question, node, router, most=MOST_ENDPOINTS)
@@ -99,15 +109,43 @@ def _ways(client: str, source: str, places: Sequence[Place], node: Node, router:
             left_out += max(0, _endpoint_count(node.own, question) - MOST_ENDPOINTS)
         if lost:
             stopped.append(_stopped(question, lost, found, node))
-    return Ways(client, asked, tuple(stopped), hole, left_out)
+        passed.update(*(_hooks_of(one) for one in found if one.endpoint is not None and one not in lost))
+    return Ways(client, asked, tuple(stopped), hole, left_out, frozenset(passed))
+
+
+def _hooks_of(one: Journey) -> tuple[str, ...]:
+    """The hooks that a packet passes on its way to an endpoint."""
+    if not one.came_by:
+        return ("output", "postrouting", "prerouting", "input") if one.delivery.here else ("output", "postrouting")
+    return ("prerouting", "input") if one.delivery.here else ("prerouting", "forward", "postrouting")
 
 
 def _stopped(question: Question, lost: Sequence[Journey], found: Sequence[Journey], node: Node) -> Stopped:
-    first = lost[0]
+    first = next((one for one in lost if _is_certain(one)), lost[0])
     service = "" if node.own is None else node.own.service_of(question)
     share = sum((one.probability for one in lost), Fraction()) / sum((one.probability for one in found), Fraction())
-    by_route = first.routing or first.end is End.ONE_WAY
-    return Stopped(question, service, reason_of(question, first, node.own), by_route, share)
+    decisive = next((step for step in reversed(first.decisions) if step.applied), None)
+    hook = "" if decisive is None else decisive.hook
+    reason = _astray(first, node) or reason_of(question, first, node.own)
+    return Stopped(question, service, reason, _is_certain(first), hook, share)
+
+
+def _is_certain(one: Journey) -> bool:
+    """Whether it is no rule that ends it, or one that only keeps it from translation, and then nobody answers."""
+    if one.routing or one.end in (End.ONE_WAY, End.ARRIVED):
+        return not one.delivery.here
+    return one.delivery.unheard or one.end is End.UNTRANSLATED
+
+
+def _astray(one: Journey, node: Node) -> Reason | None:
+    """That a packet to a pod of this node leaves it; None where it does not."""
+    own, route, pod = node.own, one.route, one.packet.destination
+    if own is None or route is None or route.way is not RouteOutcome.OUT or route.gateway in ("", *node.local):
+        return None
+    if not (one.packet.translated and own.is_pod(pod) and pod in own.endpoints_here()):
+        return None
+    why = f"{pod} is on this node, and the route to it leads {route}: its own interface or route is gone"
+    return Reason(why, f"see ip route get {pod}, and that its pod runs")
 
 
 def _endpoint_count(own: OwnTable | None, question: Question) -> int:
@@ -149,6 +187,8 @@ def _is_lost(one: Journey, node: Node) -> bool:
     """Whether it does not come to the Service's endpoints, and that is not the Service's own state."""
     if one.delivery.here or one.delivery.unheard:
         return passes_service(one)
+    if _astray(one, node) is not None:
+        return True
     return one.end is not End.ARRIVED and _is_not_ours(one, node)
 
 

@@ -352,10 +352,12 @@ def test_a_daemon_that_answers_in_the_place_of_a_service_is_a_note(node: Cluster
     """Others exempt its ClusterIP from connection tracking, so nothing translates it, and it is an address of the node."""
     rule = f"ip daddr {WEB} notrack"
     guard = f"nft 'table inet guard {{ chain f {{ type filter hook output priority -300; {rule}; }}; }}'"
-    with node.world[NODE].serve(80, addresses=("0.0.0.0",)), by_shell(guard, "nft delete table inet guard")(node):
-        assert node.world[NODE].ask(WEB, 80).only.name == NODE
-        assert check_line(node.world) == "healthy"
-        told = json.loads(node.world.run(NODE, [*AGENT, "check", "-o", "json"]).stdout)
+    with by_shell(guard, "nft delete table inet guard")(node), node.world[NODE].serve(80, addresses=("0.0.0.0",)):
+        assert check_line(node.world).startswith("not healthy: IPv4 connections"), "nobody answers its port of UDP"
+        with node.world[NODE].serve(80, Protocol.UDP, addresses=("0.0.0.0",)):
+            assert node.world[NODE].ask(WEB, 80).only.name == NODE
+            assert check_line(node.world) == "healthy"
+            told = json.loads(node.world.run(NODE, [*AGENT, "check", "-o", "json"]).stdout)
     details = [one["detail"] for one in told["checks"] if one["check"] == "IPv4 connections"]
     assert any(
         f"default/web:http is not asked, the packet is not tracked: output: inet guard, chain f: {rule}" in detail

@@ -5,7 +5,7 @@ from nodeagent.diagnosis.checks.way_findings import WayFact, way_findings
 
 
 def test_a_share_of_the_cases_is_no_whole_service() -> None:
-    fact = WayFact("IPv4", "this node", 11, 10, "a -> b:80/TCP", "no route", "add one", by_route=True, share="1/3")
+    fact = WayFact("IPv4", "this node", 11, 10, "a -> b:80/TCP", "no route", "add one", fault=True, share="1/3")
     (found,) = way_findings((fact,))
     assert found.result is Result.FAILED
     assert found.detail.startswith(

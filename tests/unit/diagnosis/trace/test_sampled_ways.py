@@ -9,12 +9,14 @@ import pytest
 from nodeagent.diagnosis.trace.routes import Leg, RouteOutcome
 from nodeagent.diagnosis.trace.routes import Route as Route_
 from nodeagent.diagnosis.trace.sampled_ways import ways_to_services
-from nodeagent.model.frontend import Backend, Route
+from nodeagent.model.addresses import Family, Protocol
+from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route
 
-from .conftest import Routes
+from .conftest import NODE, Routes
 from .test_others_walk import match, payload
-from .test_report import PODS, VIP, frontend, hooked, node_with
+from .test_report import NAME, PODS, VIP, frontend, hooked, node_with
 
+OTHER_VIP, NODE_ADDRESS = "10.96.0.11", NODE[Family.IPV4]
 NOTRACK: list[Any] = [match(payload("ip", "daddr"), VIP), {"notrack": None}]
 
 
@@ -44,7 +46,7 @@ def test_what_others_do_not_let_be_tracked_does_not_reach_the_service(listening:
         "default/web:http is not asked, the packet is not tracked: output: inet guard, chain f"
     )
     assert stopped.reason.cure.startswith("change that rule")
-    assert not stopped.by_route
+    assert stopped.certain is not listening
 
 
 MANY = tuple(Backend(f"192.0.2.{number}", 8080, local=False) for number in range(1, 21))
@@ -67,3 +69,38 @@ def test_the_share_of_the_cases_that_fail() -> None:
     node = node_with(frontend(Route(MANY[:3])))
     (way,) = ways_to_services(node, LocalVips(blocked=frozenset({MANY[1].address})))
     assert [one.share for one in way.stopped] == [Fraction(1, 3)]
+
+
+def test_a_rule_that_forwards_nothing_is_a_fault_though_servers_of_the_node_itself_are_reached() -> None:
+    """Control: where it lets one of two pods through, it may be there for that."""
+    hosted = Frontend(
+        FrontendKind.CLUSTER_IP, Family.IPV4, OTHER_VIP, Protocol.TCP, 80, NAME, Route((Backend(NODE_ADDRESS, 80),))
+    )
+    routes = LocalVips(local=frozenset({VIP, OTHER_VIP}))
+    for rule, is_fault in (
+        ([{"drop": None}], True),
+        ([match(payload("ip", "daddr"), PODS[1].address), {"drop": None}], False),
+    ):
+        guard = hooked(rule, hook="forward", prio=0)
+        of_pods = ways_to_services(node_with(frontend(Route(PODS)), hosted, others=(guard,)), routes)[1]
+        assert (of_pods.asked, [str(one.question.destination) for one in of_pods.stopped]) == (2, [VIP])
+        assert of_pods.is_fault(of_pods.stopped[0]) is is_fault
+
+
+@pytest.mark.parametrize("gateway", ["192.168.0.1", "192.168.0.2", ""])
+def test_a_pod_of_this_node_that_is_routed_away(gateway: str) -> None:
+    """Control: by its own interface, or by way of an address of the node itself, as Cilium has it."""
+
+    class Astray(LocalVips):
+        def route(self, leg: Leg) -> Route_:
+            away = leg.destination == PODS[0].address
+            return Route_(RouteOutcome.OUT, "eth0", gateway) if away else super().route(leg)
+
+    found = ways_to_services(node_with(frontend(Route(PODS[:1]))), Astray(local=frozenset({VIP})))[0]
+    assert bool(found.stopped) is (gateway == "192.168.0.1")
+    if found.stopped:
+        assert found.is_fault(found.stopped[0])
+        assert found.stopped[0].reason.why == (
+            "10.244.1.10 is on this node, and the route to it leads out by eth0 via 192.168.0.1: its own interface or "
+            "route is gone"
+        )
