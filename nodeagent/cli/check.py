@@ -27,7 +27,7 @@ from nodeagent.diagnosis.checks.foreign_programs import ipsec_findings, link_pro
 from nodeagent.diagnosis.checks.hook_order import order_findings
 from nodeagent.diagnosis.checks.kernel_facts import read_facts
 from nodeagent.diagnosis.checks.kernel_features import refused_by_kernel
-from nodeagent.diagnosis.checks.programs import closed_forwarding, program_findings, rules_outside
+from nodeagent.diagnosis.checks.programs import closed_forwarding, program_findings, rules_outside, unread_rules
 from nodeagent.diagnosis.checks.service_interface import InterfaceFact, interface_findings
 from nodeagent.diagnosis.checks.settings import setting_findings
 from nodeagent.diagnosis.checks.source_port_room import CrowdFact, port_findings
@@ -62,6 +62,8 @@ _CURE = "cure"
 _OLDEST_NFT = (1, 0, 6)
 _NFT_SECONDS = 10.0
 _INTERFACE = "nodeagent0"
+_EVALUATED_NOWHERE = tuple(f"table {family} " for family in OUTSIDE)
+"""How notes begin of tables that have a finding of their own."""
 MOST_ASKED = 8
 """Of ClusterIPs that are no addresses of the node routes are asked for so many."""
 
@@ -135,7 +137,9 @@ def node_findings(ruleset: Ruleset) -> Iterator[Finding]:
             yield affinity_finding(family.value, count, schema.AFFINITY_SIZE)
     yield from interface_findings(_interface_fact([contents for contents, _ in tables.values()]))
     yield from port_findings(tuple(crowd_facts()))
-    yield from way_findings(tuple(fact for family in Family for fact in patiently(partial(_ways, ruleset, family))))
+    followed = [patiently(partial(_ways, ruleset, family)) for family in Family]
+    yield from way_findings(tuple(fact for facts, _ in followed for fact in facts))
+    yield from unread_rules(note for _, notes in followed for note in notes)
 
 
 def _has_interface() -> bool:
@@ -170,15 +174,17 @@ def crowd_facts() -> Iterator[CrowdFact]:
                 yield CrowdFact(f"{crowd}: {crowd.follows}", CURE.format(crowd.endpoint[0]))
 
 
-def _ways(ruleset: Ruleset, family: Family) -> list[WayFact]:
-    """What becomes of connections to some Services. Raises KernelUnclear when the rules changed meanwhile."""
+def _ways(ruleset: Ruleset, family: Family) -> tuple[list[WayFact], tuple[str, ...]]:
+    """What becomes of connections to some Services, and what was not looked at. Raises KernelUnclear when the rules changed meanwhile."""
     found = read_contents(ruleset, family)
     if found is None or not found[0].fits(found[1], family):
-        return []
+        return [], ()
     with KernelRoutes() as routes:
-        node, _ = read_node(ruleset, family, read_others, routes)
+        node, notes = read_node(ruleset, family, read_others, routes)
         ways = ways_to_services(node, routes)
-    return [_way_fact(family, one) for one in ways]
+    return [_way_fact(family, one) for one in ways], tuple(
+        one for one in notes if not one.startswith(_EVALUATED_NOWHERE)
+    )
 
 
 def _way_fact(family: Family, ways: Ways) -> WayFact:

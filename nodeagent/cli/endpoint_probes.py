@@ -19,6 +19,11 @@ SECONDS = 1.0
 UDP_SECONDS = 0.3
 """How long a refusal of a datagram is waited for: it comes at once or never."""
 _PROBED = (Protocol.TCP, Protocol.UDP)
+_ANSWERS = {
+    errno.ECONNREFUSED: ProbeResult.REFUSED,
+    errno.EPERM: ProbeResult.STOPPED,
+    errno.EADDRNOTAVAIL: ProbeResult.NO_PORT,
+}
 _UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN})
 
 
@@ -63,8 +68,13 @@ def _neighbour(routes: KernelRoutes, one: Probe, backend: Backend) -> Probe:
     beyond = routes.beyond(route, address)
     if beyond.way is not RouteOutcome.OUT and beyond.reason:
         return Probe(one.endpoint, ProbeResult.UNREACHABLE, beyond.reason)
+    hop = route.gateway or address
+    if routes.is_entered(route, address):
+        detail = (
+            f"the link address of {hop} on {route.interface} was entered by a program or by hand: ip neigh show {hop}"
+        )
+        return Probe(one.endpoint, one.answer, f"{one.detail}; {detail}")
     if routes.has_answered(route, address):
-        hop = route.gateway or address
         return Probe(one.endpoint, one.answer, f"{one.detail}; {hop} is there: what drops it is there or behind")
     return one
 
@@ -93,8 +103,9 @@ async def _probe_udp(backend: Backend) -> Probe:
 
 def _failed(name: str, error: OSError, otherwise: ProbeResult) -> Probe:
     words = os.strerror(error.errno) if error.errno else str(error)
-    if error.errno == errno.ECONNREFUSED:
-        return Probe(name, ProbeResult.REFUSED, words)
+    answer = _ANSWERS.get(error.errno or 0)
+    if answer is not None:
+        return Probe(name, answer, words)
     return Probe(name, ProbeResult.UNREACHABLE if error.errno in _UNREACHABLE else otherwise, words)
 
 

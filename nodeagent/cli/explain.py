@@ -17,13 +17,15 @@ from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.kernel_view import KernelView, read_kernel
 from nodeagent.cli.known_names import NamespaceName, ServiceName
 from nodeagent.cli.node_view import Access, NodeView, look_at_node
-from nodeagent.cli.on_this_node import node_faults, stopped_ways
+from nodeagent.cli.on_this_node import Followed, follow_service, follow_services, node_faults
 from nodeagent.cli.rows import is_terminal, output_option, print_document, print_rows
 from nodeagent.cli.service_argument import ServiceArgument, find_service, parse_service
 from nodeagent.diagnosis.explain.explanation_text import lines_of
-from nodeagent.diagnosis.explain.kernel import InKernel, NodeFault, StoppedWay
+from nodeagent.diagnosis.explain.kernel import InKernel, NodeFault
+from nodeagent.diagnosis.explain.reservations import reservations
 from nodeagent.diagnosis.explain.service import Explanation, explain_missing, explain_service
 from nodeagent.diagnosis.explain.service_facts import Facts
+from nodeagent.diagnosis.verdict_line import verdict_line
 from nodeagent.model.addresses import parse_address
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.taken import AddressesInUse, addresses_in_use
@@ -166,7 +168,7 @@ def _settled(access: Access, key: ObjectKey, port: str, client: str, *, probe: b
     for look in range(SETTLING_LOOKS):
         view = look_at_node(access, key)
         kernel = _kernel(view, key if look == 0 else None)
-        stopped = () if kernel is None or not probe else _stopped(view, key, client)
+        followed = Followed() if kernel is None or not probe else _followed(view, key, client)
         faults = () if kernel is None else _faults(view)
         explanation = explain(
             view,
@@ -176,7 +178,7 @@ def _settled(access: Access, key: ObjectKey, port: str, client: str, *, probe: b
             client=client,
             probe=probe,
             missing=_missing(view, key),
-            stopped=stopped,
+            followed=followed,
             faults=faults,
         )
         deviating = any(one.deviations or one.not_local for one in explanation.kernel or ())
@@ -192,9 +194,15 @@ def _all(access: Access, client: str, *, probe: bool, output: str, brief: bool) 
     view = look_at_node(access)
     kernel = _kernel(view)
     faults = () if kernel is None else _faults(view)
-    found = explain_all(view, kernel, client=client, probe=probe, missing=_missing(view), faults=faults)
+    followed = Followed() if kernel is None else _followed(view)
+    found = explain_all(
+        view, kernel, client=client, probe=probe, missing=_missing(view), faults=faults, followed=followed
+    )
     bad = sorted((one for one in found if not one.healthy), key=lambda one: (-one.rank, one.service))
-    verdict = f"healthy: {len(found)} Services" if not bad else f"not healthy: {len(bad)} of {len(found)} Services"
+    verdict = f"healthy: {len(found)} Services{reservations(view.problems, followed.unseen, of_all=True)}"
+    if bad:
+        counted = f"{len(bad)} of {len(found)} Services"
+        verdict = verdict_line("not healthy", counted, f"{bad[0].service} is {bad[0].verdict}")
 
     def show() -> None:
         if output in ("json", "yaml"):
@@ -241,11 +249,23 @@ def explain_all(
     probe: bool = False,
     missing: AbstractSet[str] = frozenset(),
     faults: Sequence[NodeFault] = (),
+    followed: Followed | None = None,
 ) -> list[Explanation]:
     """Every Service of the view, by name."""
     taken = addresses_in_use(view.states.values(), view.context.node_addresses)
     return [
-        explain(view, key, kernel, client=client, probe=probe, flows=False, missing=missing, taken=taken, faults=faults)
+        explain(
+            view,
+            key,
+            kernel,
+            client=client,
+            probe=probe,
+            flows=False,
+            missing=missing,
+            taken=taken,
+            faults=faults,
+            followed=followed,
+        )
         for key in sorted(view.services)
     ]
 
@@ -261,10 +281,10 @@ def explain(
     flows: bool = True,
     missing: AbstractSet[str] = frozenset(),
     taken: AddressesInUse | None = None,
-    stopped: Sequence[StoppedWay] = (),
+    followed: Followed | None = None,
     faults: Sequence[NodeFault] = (),
 ) -> Explanation:
-    """One Service of the view. missing: what the service interface does not carry. taken: the addresses of all of them, where the caller has them. stopped, faults: what this node
+    """One Service of the view. missing: what the service interface does not carry. taken: the addresses of all of them, where the caller has them. followed, faults: what this node
     does to its connections."""
     if key in view.left_out:
         other, slices = view.left_out[key]
@@ -291,7 +311,8 @@ def explain(
         pod_ranges=view.node.pod_cidrs,
         node_port_ranges=view.node.node_port_cidrs,
         astray=() if view.slices.get(key) else tuple(view.strays),
-        stopped=stopped,
+        stopped=() if followed is None else followed.stopped.get(key, ()),
+        unseen=() if followed is None else followed.unseen,
         node_faults=faults,
         names_at=tuple(view.own_addresses),
     )
@@ -306,20 +327,20 @@ def explain(
 def _faults(view: NodeView) -> tuple[NodeFault, ...]:
     """What is wrong with the node; nothing where this process may not look."""
     try:
-        return node_faults(view.families)
+        return node_faults(view.families, view.node.pod_cidrs)
     except (DataplaneError, OSError):
         return ()
 
 
-def _stopped(view: NodeView, key: ObjectKey, client: str) -> tuple[StoppedWay, ...]:
-    """Connections that do not get through this node; none where this process may not look."""
-    state = view.states.get(key)
-    if state is None:
-        return ()
+def _followed(view: NodeView, key: ObjectKey | None = None, client: str = "") -> Followed:
+    """Connections to a Service, or to some of all, that do not get through this node; none where this process may not look."""
+    state = None if key is None else view.states.get(key)
     try:
-        return stopped_ways(state, client)
-    except (DataplaneError, OSError):
-        return ()
+        if key is None:
+            return follow_services(view.families)
+        return Followed() if state is None else follow_service(state, client)
+    except (DataplaneError, OSError) as error:
+        return Followed(unseen=(f"connections were not followed: {error}",))
 
 
 def _missing(view: NodeView, only: ObjectKey | None = None) -> frozenset[str]:

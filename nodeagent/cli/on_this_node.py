@@ -1,9 +1,11 @@
 """What `nodeagent check` and `nodeagent trace` know of this node, for `nodeagent explain`."""
 
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
+
+from msgspec import Struct
 
 from nodeagent.cli.check import crowd_facts
 from nodeagent.cli.other_tables import read_others
@@ -20,9 +22,19 @@ from nodeagent.diagnosis.trace.looking import read_node
 from nodeagent.diagnosis.trace.own_table import OwnTable
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.diagnosis.trace.routes import Leg, RouteOutcome
-from nodeagent.diagnosis.trace.sampled_ways import Place, Stopped, Ways, sample_places, ways_from, ways_to_places
+from nodeagent.diagnosis.trace.sampled_ways import (
+    THIS_NODE,
+    Place,
+    Stopped,
+    Ways,
+    sample_places,
+    ways_from,
+    ways_to_places,
+    ways_to_services,
+)
 from nodeagent.model.addresses import Family, endpoint_text, family_of
 from nodeagent.model.frontend import FrontendKind, ServiceState
+from nodeagent.model.names import ObjectKey
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 
 MOST_PLACES = 8
@@ -31,10 +43,18 @@ MOST_PODS = 16
 """So many endpoints of this node are looked at to find one that is a pod and has a route."""
 
 
-def node_faults(families: Collection[Family]) -> tuple[NodeFault, ...]:
+class Followed(Struct, frozen=True):
+    """Connections that were followed through this node. stopped: those that do not get through, by their Service. unseen: what
+    may stop others and was not looked at."""
+
+    stopped: Mapping[ObjectKey, tuple[StoppedWay, ...]] = {}
+    unseen: tuple[str, ...] = ()
+
+
+def node_faults(families: Collection[Family], pod_cidrs: Collection[str]) -> tuple[NodeFault, ...]:
     """Conditions of the node that stop connections of every Service. Raises DataplaneError, OSError."""
     with closing(Ruleset()) as ruleset:
-        facts = read_facts(ruleset, (), programmed=frozenset(families))
+        facts = read_facts(ruleset, tuple(pod_cidrs), programmed=frozenset(families))
     found = (*setting_findings(facts), *order_findings(facts), *port_findings(tuple(crowd_facts())))
     return tuple(_fault(one) for one in found if one.reason and one.result is Result.FAILED)
 
@@ -45,28 +65,61 @@ def _fault(found: Finding) -> NodeFault:
     return NodeFault(what, f"{found.check}: {found.detail}", found.cure, found.family, found.total)
 
 
-def stopped_ways(state: ServiceState, client: str) -> tuple[StoppedWay, ...]:
-    """Connections to the ClusterIPs of a Service that do not get through this node. client: a pod's address; empty: this node
-    and one of its pods. Raises DataplaneError, OSError."""
+def follow_service(state: ServiceState, client: str) -> Followed:
+    """Connections to the ClusterIPs of a Service. client: a pod's address; empty: this node and one of its pods. Raises
+    DataplaneError, OSError."""
     families = dict.fromkeys(one.family for one in state.frontends)
     wanted = [one for one in families if not client or family_of(client) is one]
-    return tuple(way for family in wanted for way in patiently(partial(_stopped, state, family, client)))
+    found = [patiently(partial(_stopped, state, family, client)) for family in wanted]
+    return _joined(((state.key, way) for ways, _ in found for way in ways), found)
 
 
-def _stopped(state: ServiceState, family: Family, client: str) -> list[StoppedWay]:
+def follow_services(families: Collection[Family]) -> Followed:
+    """Connections to some Services, from this node and one of its pods. Raises DataplaneError, OSError."""
+    found = [patiently(partial(_stopped_of_some, family)) for family in families]
+    return _joined((each for ways, _ in found for each in ways), found)
+
+
+def _joined(ways: Iterable[tuple[ObjectKey, StoppedWay]], found: Iterable[tuple[object, tuple[str, ...]]]) -> Followed:
+    stopped: dict[ObjectKey, tuple[StoppedWay, ...]] = {}
+    for key, way in ways:
+        stopped[key] = (*stopped.get(key, ()), way)
+    return Followed(stopped, tuple(dict.fromkeys(note for _, notes in found for note in notes)))
+
+
+def _stopped_of_some(family: Family) -> tuple[list[tuple[ObjectKey, StoppedWay]], tuple[str, ...]]:
     with closing(Ruleset()) as ruleset, KernelRoutes() as routes:
-        node, _ = read_node(ruleset, family, read_others, routes)
+        node, notes = read_node(ruleset, family, read_others, routes)
+        ways = ways_to_services(node, routes)
+    return [
+        (_key(each.service), _way_of(one.client, each, meant=not one.is_fault(each)))
+        for one in ways
+        for each in one.stopped
+    ], notes
+
+
+def _key(service_port: str) -> ObjectKey:
+    namespace, _, name = service_port.partition(":")[0].partition("/")
+    return ObjectKey(namespace, name)
+
+
+def _stopped(state: ServiceState, family: Family, client: str) -> tuple[list[StoppedWay], tuple[str, ...]]:
+    with closing(Ruleset()) as ruleset, KernelRoutes() as routes:
+        node, notes = read_node(ruleset, family, read_others, routes)
         own = node.own
         if own is None:
-            return []
+            return [], ()
         places = list(itertools.islice(_places(state, own), MOST_PLACES))
         if client:
             if not own.is_pod(client):
-                return []
+                return [], notes
             ways: tuple[Ways, ...] = (ways_from(client, places, node, routes),)
         else:
             ways = ways_to_places(places, node, routes, list(_pods(state, own, node, routes)))
-        return [_way(one.client, each, node, own, routes, named=bool(client)) for one in ways for each in one.stopped]
+        stopped = [
+            _way(one.client, each, node, own, routes, named=bool(client)) for one in ways for each in one.stopped
+        ]
+    return stopped, notes
 
 
 def _places(state: ServiceState, own: OwnTable) -> Iterator[Place]:
@@ -91,10 +144,14 @@ def _pods(state: ServiceState, own: OwnTable, node: Node, routes: KernelRoutes) 
 
 def _way(client: str, one: Stopped, node: Node, own: OwnTable, routes: KernelRoutes, *, named: bool) -> StoppedWay:
     """named: the user named this client; a rule that stops it counts then, also one that is meant for this client alone."""
-    asked = one.question
     meant = False
     if not (one.certain or named):
-        meant = not ways_from(asked.source, list(sample_places(own)), node, routes).is_fault(one)
+        meant = not ways_from(one.question.source, list(sample_places(own)), node, routes).is_fault(one)
+    return _way_of(client, one, meant=meant)
+
+
+def _way_of(client: str, one: Stopped, *, meant: bool) -> StoppedWay:
+    asked = one.question
     return StoppedWay(
         client,
         f"{endpoint_text(asked.destination, asked.port)}/{asked.protocol.name}",
@@ -102,6 +159,7 @@ def _way(client: str, one: Stopped, node: Node, own: OwnTable, routes: KernelRou
         one.reason.cure or "nodeagent trace shows each step",
         "" if one.share == 1 else str(one.share),
         meant,
+        client == THIS_NODE,
     )
 
 

@@ -25,25 +25,35 @@ _RULE = re.compile(r"\t\t(.*) # handle (\d+)$")
 def read_others(ruleset: Ruleset, family: Family) -> tuple[tuple[OtherTable, ...], tuple[str, ...]]:
     """The tables of others that packets of a family meet, and what of the node could not be read, one line each."""
     legacy, notes = read_legacy(family)
+    found, tables = list(legacy), list(table_names(ruleset))
+    others = [(kind, name) for kind, name in tables if kind in _FAMILIES[family] and not name.startswith(OWN)]
     try:
-        reader = SecondReader()
+        reader = SecondReader() if others else None
     except NoSecondReader as error:
-        return legacy, (*notes, f"tables of others were not read: {error}")
-    found = list(legacy)
-    for kind, name in table_names(ruleset):
-        if kind in _FAMILIES[family] and not name.startswith(OWN):
+        reader = None
+        notes.append(f"{_named(others)} was not read: {error}")
+    if reader is not None:
+        for kind, name in others:
             try:
                 found.append(_read(reader, ruleset, kind, name))
             except (OSError, ValueError, LookupError, DataplaneError) as error:
                 notes.append(f"table {kind} {name} was not read: {error}")
-        elif kind in OUTSIDE:
-            notes.append(f"table {kind} {name} is not evaluated: packets meet it outside of IP")
+    notes += (
+        f"table {kind} {name} is not evaluated: packets meet it outside of IP"
+        for kind, name in tables
+        if kind in OUTSIDE
+    )
     policies = list(ipsec_policies())
     if policies:
         blocking = sum(one.blocks for one in policies)
         told = f" ({blocking} block)" if blocking else ""
         notes.append(f"{len(policies)} policies of IPsec{told} are not evaluated: see ip xfrm policy")
     return tuple(found), tuple(notes)
+
+
+def _named(tables: list[tuple[str, str]]) -> str:
+    kind, name = tables[0]
+    return f"table {kind} {name}" + (f" (and {len(tables) - 1} more)" if len(tables) > 1 else "")
 
 
 def _read(reader: SecondReader, ruleset: Ruleset, kind: str, name: str) -> OtherTable:

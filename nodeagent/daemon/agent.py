@@ -47,6 +47,7 @@ from nodeagent.proxy.dataplane.driver.kernel_counts import read_kernel_counts
 from nodeagent.proxy.dataplane.driver.ownership import choose_ownership
 from nodeagent.proxy.dataplane.driver.release import release_captures
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.endpoint_route_watch import EndpointRouteWatch
 from nodeagent.proxy.dataplane.families import choose_families
 from nodeagent.proxy.dataplane.node_addresses import AddressesOnly, NodeAddresses
 from nodeagent.proxy.dataplane.node_conditions import NodeConditions
@@ -159,7 +160,6 @@ class Agent:
             ),
         )
         self._beside = build_dataplane(config, access, self._store, self._changes, self._metrics)
-        self._conditions = NodeConditions(self._beside.sysctls, self._board.reporter("node"))
         self._view = AgentView(
             config,
             self._families,
@@ -171,6 +171,11 @@ class Agent:
             pods=names.pods,
             strays=self._store.strays,
             look_up=self._look_up,
+        )
+        self._conditions = NodeConditions(
+            self._beside.sysctls,
+            self._board.reporter("node"),
+            endpoint_routes=EndpointRouteWatch(self._view.states),
         )
         self._reporting = self._build_reporting(health_answers, journal)
         self._node_addresses = self._build_node_addresses()

@@ -12,7 +12,7 @@ from nodeagent.config import AgentConfig
 from nodeagent.daemon.part_options import describe_source, program_options, wanted_interface
 from nodeagent.daemon.service_reasons import facts_of, taken_ends, verdicts_of
 from nodeagent.model.addresses import Family
-from nodeagent.model.frontend import NodeState
+from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.model.snapshot import Snapshot
@@ -166,6 +166,10 @@ class AgentView:
             stub_zones=names.stub_zones,
         )
 
+    def states(self) -> Mapping[ObjectKey, ServiceState]:
+        """What the translation made of every Service; nothing before the first pass."""
+        return {} if self._engine is None else self._engine.states
+
     async def world(self, only: ObjectKey | None) -> AsyncIterator[bytes]:
         """In pieces of bounded size; what changes meanwhile may be in it or not, but each Service is of one moment."""
         encode = msgspec.json.Encoder().encode
@@ -173,7 +177,7 @@ class AgentView:
         if only is not None and only not in self._snapshot.services:
             unwatched = await self._look_up(only)
         yield encode(self._head(only, unwatched)) + b"\n"
-        states = {} if self._engine is None else self._engine.states
+        states = self.states()
         keys = [only] if only is not None else list({**dict.fromkeys(self._snapshot.services), **dict.fromkeys(states)})
         pending = bytearray()
         for key in keys:

@@ -8,10 +8,11 @@ from nodeagent.config import AgentConfig
 from nodeagent.daemon.agent import Agent
 from nodeagent.daemon.process_limits import claim_resources
 from nodeagent.model.problem import Problem
+from nodeagent.model.problem_subjects import OF_THE_CONFIGURATION, OF_THE_NODE
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.runtime.systemd import SystemdNotifier
 
-_NOT_OF_OBJECTS = ("configuration ", "sysctl ", "connection table", "reverse path filter", "source ports", "hook order")
+_NOT_OF_OBJECTS = (*OF_THE_CONFIGURATION, *OF_THE_NODE)
 
 
 class ProblemsRemain(Exception):

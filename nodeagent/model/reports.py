@@ -185,10 +185,12 @@ class NodeReport:
     """The result of the last look at the node; None: it was not read.
 
     reverse_path_drops: packets, since the namespace was made. source_ports_taken: where most are taken; 0 if there are enough.
-    chains_before_ours: chains of other programs that translate before ours.
+    chains_before_ours: chains of other programs that translate before ours. endpoints_lost: endpoints of the sample to which
+    this node has no route.
     """
 
     connection_table: ConnectionTable | None = None
     reverse_path_drops: int | None = None
     source_ports_taken: int = 0
     chains_before_ours: int = 0
+    endpoints_lost: int = 0

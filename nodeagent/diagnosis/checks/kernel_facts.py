@@ -1,7 +1,9 @@
 """Reads the facts of this network namespace; what cannot be read is left out."""
 
 import socket
+import sys
 from collections.abc import Iterator
+from ipaddress import IPv4Network, ip_network
 from pathlib import Path
 
 from nodeagent.diagnosis.checks.node_facts import Facts, LinkFact
@@ -70,7 +72,24 @@ def read_facts(ruleset: Ruleset, pod_cidrs: tuple[str, ...], *, programmed: froz
         pod_cidrs,
         programmed,
         running_kube_proxy(),
+        dict(_leading(pod_cidrs)),
     )
+
+
+def _leading(pod_cidrs: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """From /proc/net/route, the main table of IPv4: interface, destination, gateway …, mask; addresses as the host has them."""
+    pods = [network for cidr in pod_cidrs if isinstance(network := ip_network(cidr), IPv4Network)]
+    try:
+        rows = [line.split() for line in (STATISTICS / "route").read_text().splitlines()[1:]]
+    except OSError:
+        return
+    for name, destination, _, _, _, _, _, mask, *_ in rows:
+        first, bits = (int.from_bytes(bytes.fromhex(text), sys.byteorder) for text in (destination, mask))
+        network = IPv4Network((first, bits.bit_count()))
+        if not network.prefixlen:
+            yield name, "everybody outside"
+        elif any(network.subnet_of(pod) for pod in pods):
+            yield name, "pods"
 
 
 def _legacy_chains() -> Iterator[ChainFact]:

@@ -21,7 +21,8 @@ class LinkFact(Struct, frozen=True):
 class Facts(Struct, frozen=True):
     """settings: sysctls below net, by path (`ipv4/ip_forward`); what is not there is missing. counters: of the kernel's
     statistics, by name. pod_cidrs: of our tables. programmed: the families of which there is a table
-    of ours. kube_proxy: its pid."""
+    of ours. kube_proxy: its pid. leading: interface → whom it leads to, in words, of those that lead to pods or to everybody else
+    (IPv4)."""
 
     chains: tuple[ChainFact, ...] = ()
     links: tuple[LinkFact, ...] = ()
@@ -30,6 +31,7 @@ class Facts(Struct, frozen=True):
     pod_cidrs: tuple[str, ...] = ()
     programmed: frozenset[Family] = frozenset()
     kube_proxy: int | None = None
+    leading: Mapping[str, str] = {}
 
     def tables(self) -> frozenset[str]:
         """The names of all tables, without their family."""

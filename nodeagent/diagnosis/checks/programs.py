@@ -185,4 +185,11 @@ def rules_outside(tables: Iterable[str]) -> Iterator[Finding]:
             Result.NOTE,
             f"table {table}: packets meet it before or after all rules of IP, and nodeagent trace does not evaluate it",
             f"see whether it drops what goes to Services: nft list table {table}",
+            unseen=True,
         )
+
+
+def unread_rules(notes: Iterable[str]) -> Iterator[Finding]:
+    """A note for each thing of the node that could not be read, or that nobody here evaluates."""
+    for note in dict.fromkeys(notes):
+        yield Finding("rules of others", Result.NOTE, note, unseen=True)

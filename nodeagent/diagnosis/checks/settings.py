@@ -49,11 +49,18 @@ def _forwarding(facts: Facts) -> Iterator[Finding]:
 
 
 def _some_forward(facts: Facts) -> Iterator[Finding]:
-    """An interface of its own may be without: what comes in there goes nowhere."""
+    """An interface of its own may be without: what comes in there goes nowhere. Where nothing of Services comes in, that is meant."""
     off = [link.name for link in facts.links if facts.settings.get(f"ipv4/conf/{link.name}/forwarding") == 0]
-    if off and facts.settings.get("ipv4/ip_forward"):
-        detail = f"off for {', '.join(off[:3])}: what comes in there reaches no pod and no other node"
-        cure = f"sysctl -w net.ipv4.conf.{off[0]}.forwarding=1, unless that is meant"
+    if not off or not facts.settings.get("ipv4/ip_forward"):
+        return
+    for name in (one for one in off if one in facts.leading):
+        detail = f"off for {name}, which leads to {facts.leading[name]}: what comes in there reaches no pod and no other node"
+        cure = f"sysctl -w net.ipv4.conf.{name}.forwarding=1"
+        yield Finding("IPv4 forwarding", Result.FAILED, detail, cure, "ForwardingOff", "IPv4")
+    others = [one for one in off if one not in facts.leading]
+    if others:
+        detail = f"off for {', '.join(others[:3])}: what comes in there reaches no pod and no other node"
+        cure = f"sysctl -w net.ipv4.conf.{others[0]}.forwarding=1, unless that is meant"
         yield Finding("IPv4 forwarding", Result.NOTE, detail, cure)
 
 

@@ -32,6 +32,18 @@ _PROBED = {
         "this node has no way to them",
         "look at the routes to the pods and at the network plugin",
     ),
+    ProbeResult.STOPPED: (
+        Severity.BROKEN,
+        "cannot be reached from this node",
+        "a rule of this node stops what it sends to them",
+        "nodeagent trace (as root, from this node) names the rule",
+    ),
+    ProbeResult.NO_PORT: (
+        Severity.IMPAIRED,
+        "could not be tried",
+        "programs of this node have no source port left to connect with",
+        "see who holds them: ss -tan; or: sysctl -w net.ipv4.ip_local_port_range='32768 60999'",
+    ),
     ProbeResult.SILENT: (
         Severity.IMPAIRED,
         "do not answer this node",

@@ -54,6 +54,8 @@ class ProbeResult(Enum):
     REFUSED = "refuses"
     UNREACHABLE = "cannot be reached"
     SILENT = "does not answer"
+    STOPPED = "is not sent to"
+    NO_PORT = "was not tried"
     UNKNOWN = "says nothing, as UDP may"
 
 
@@ -69,7 +71,8 @@ class StoppedWay(Struct, frozen=True):
     """Connections to the Service that do not get through this node, by its rules and routes.
 
     client: who connects, in words. place: `10.96.0.10:80/TCP`. share: of them all, as `1/3`; empty: every one. because, do: the reason
-    and the cure. meant: a rule stops these and lets others through, which may be what its author wants.
+    and the cure. meant: a rule stops these and lets others through, which may be what its author wants. of_node: the client is
+    this node itself.
     """
 
     client: str
@@ -78,6 +81,7 @@ class StoppedWay(Struct, frozen=True):
     do: str
     share: str = ""
     meant: bool = False
+    of_node: bool = False
 
 
 class NodeFault(Struct, frozen=True):

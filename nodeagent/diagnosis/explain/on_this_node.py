@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nodeagent.diagnosis.explain.kernel import ProbeResult, StoppedWay
 from nodeagent.diagnosis.explain.service_facts import Facts
 from nodeagent.diagnosis.explain.verdict import Finding, Severity
 
@@ -16,8 +17,16 @@ def faults_of_node(facts: Facts) -> Iterator[Finding]:
 
 
 def stopped_on_the_way(facts: Facts) -> Iterator[Finding]:
-    """Connections that a rule or a route of the node stops; what a rule may be meant to stop is a note."""
+    """Connections that a rule or a route of the node stops; what a rule may be meant to stop is a note, unless this node's own
+    connections to the endpoints met just that."""
     for one in facts.stopped:
         share = f" in {one.share} of all cases" if one.share else ""
-        severity = Severity.NOTE if one.meant else Severity.IMPAIRED if one.share else Severity.BROKEN
+        meant = one.meant and not _is_met(one, facts)
+        severity = Severity.NOTE if meant else Severity.IMPAIRED if one.share else Severity.BROKEN
         yield Finding(severity, f"connections of {one.client} to {one.place} fail{share}", one.because, one.do)
+
+
+def _is_met(one: StoppedWay, facts: Facts) -> bool:
+    """Whether no endpoint of its family answers this node, whose own connections it is about."""
+    of_family = [each.answer for each in facts.probes if each.endpoint.startswith("[") is one.place.startswith("[")]
+    return one.of_node and bool(of_family) and ProbeResult.ACCEPTED not in of_family

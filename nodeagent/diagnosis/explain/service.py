@@ -16,6 +16,7 @@ from nodeagent.diagnosis.explain.object_findings import (
     pending,
 )
 from nodeagent.diagnosis.explain.places import place_of
+from nodeagent.diagnosis.explain.reservations import reservations
 from nodeagent.diagnosis.explain.service_facts import Facts
 from nodeagent.diagnosis.explain.verdict import Finding, Severity, worst_first
 from nodeagent.model.frontend import Frontend, FrontendKind, Scope
@@ -189,7 +190,7 @@ def _healthy(facts: Facts, accounts: Sequence[Account]) -> str:
         text += f"; {address} is answered by the load balancer itself (ipMode Proxy)"
     if pending(facts.service):
         text += "; nobody has given it a load-balancer address yet"
-    return text
+    return text + reservations(facts.problems, facts.unseen)
 
 
 def _not_proxied(facts: Facts) -> Explanation:

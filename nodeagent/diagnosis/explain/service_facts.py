@@ -25,7 +25,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     agent_runs: whether an agent on this node repairs the kernel's tables. service_ranges: where ClusterIPs are, as
     far as that is known. pod_ranges: where pods are, likewise. taken: addresses of Services. node_port_ranges: where node ports are answered; None: not known.
     stopped: connections to its addresses that do not get through this node. node_faults: what is wrong with the node.
-    names_at: addresses at which this node answers DNS itself.
+    names_at: addresses at which this node answers DNS itself. unseen: what may stop connections and was not looked at.
     """
 
     service: Service
@@ -46,6 +46,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     stopped: Sequence[StoppedWay] = ()
     node_faults: Sequence[NodeFault] = ()
     names_at: Sequence[str] = ()
+    unseen: Sequence[str] = ()
 
     @property
     def key(self) -> ObjectKey:

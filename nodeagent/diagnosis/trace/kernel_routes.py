@@ -169,6 +169,13 @@ class KernelRoutes:
             return False
         return bool(self._neighbour(route.gateway or destination, link.ifindex) & uapi.NUD_REACHABLE)
 
+    def is_entered(self, route: Route, destination: str) -> bool:
+        """Whether a program or a person has entered the link address of the next hop, which the kernel never verifies."""
+        link = self._link(route.interface)
+        if link is None or not link.resolves:
+            return False
+        return bool(self._neighbour(route.gateway or destination, link.ifindex) & uapi.NUD_PERMANENT)
+
     def _is_silent(self, hop: str, link: rtnetlink.Link) -> bool:
         known = self._silent.get((hop, link.name))
         if known is None:

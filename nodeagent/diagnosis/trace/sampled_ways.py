@@ -59,6 +59,8 @@ class Ways(Struct, frozen=True):
         return one.certain or one.hook not in self.open_hooks
 
 
+THIS_NODE = "this node"
+"""The client that is this node itself, in words."""
 Place = tuple[str, Protocol, int]
 """The address, protocol and port that a client connects to."""
 
@@ -88,7 +90,7 @@ def _ways_of_clients(places: Sequence[Place], node: Node, router: Router, known:
     if not source:
         return ()
     met: list[str] = []
-    found = [_ways("this node", source, places, node, router, met)]
+    found = [_ways(THIS_NODE, source, places, node, router, met)]
     if pods := [*known, *met]:
         found.append(_ways(f"pods of this node (asked for {pods[0]})", pods[0], places, node, router, []))
     return tuple(one for one in found if one.asked)

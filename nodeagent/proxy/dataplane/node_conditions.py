@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from nodeagent.model.problem import Problem
 from nodeagent.model.reports import ConnectionTable, NodeReport
 from nodeagent.proxy.dataplane.connection_table import read_connection_table, table_problems
+from nodeagent.proxy.dataplane.endpoint_route_watch import EndpointRouteWatch
 from nodeagent.proxy.dataplane.hook_order_watch import HookOrderWatch
 from nodeagent.proxy.dataplane.node_sysctls import NodeSysctls
 from nodeagent.proxy.dataplane.reverse_path import ReversePathFilter
@@ -29,6 +30,7 @@ class NodeConditions:
         reverse_path: ReversePathFilter | None = None,
         source_ports: SourcePortWatch | None = None,
         hook_order: HookOrderWatch | None = None,
+        endpoint_routes: EndpointRouteWatch | None = None,
     ) -> None:
         self._sysctls = sysctls
         self._report = report
@@ -36,6 +38,7 @@ class NodeConditions:
         self._reverse_path = reverse_path or ReversePathFilter()
         self._source_ports = source_ports or SourcePortWatch()
         self._hook_order = hook_order or HookOrderWatch()
+        self._endpoint_routes = endpoint_routes or EndpointRouteWatch(dict)
         self.last = NodeReport()
 
     async def run(self) -> None:
@@ -43,6 +46,7 @@ class NodeConditions:
         while True:
             await self._source_ports.look()
             await self._hook_order.look()
+            await self._endpoint_routes.look()
             self.look()
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -52,5 +56,12 @@ class NodeConditions:
         of_table = () if table is None else table_problems(table, before)
         of_filter = self._reverse_path.problems()
         of_order = self._hook_order.problems()
-        self.last = NodeReport(table, self._reverse_path.dropped, self._source_ports.taken, len(of_order))
-        self._report((*self._sysctls.problems(), *of_table, *of_filter, *self._source_ports.problems(), *of_order))
+        self.last = NodeReport(
+            table,
+            self._reverse_path.dropped,
+            self._source_ports.taken,
+            len(of_order),
+            len(self._endpoint_routes.last.lost),
+        )
+        of_ways = (*of_order, *self._endpoint_routes.problems())
+        self._report((*self._sysctls.problems(), *of_table, *of_filter, *self._source_ports.problems(), *of_ways))

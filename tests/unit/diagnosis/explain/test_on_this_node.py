@@ -3,8 +3,11 @@
 import pytest
 
 from nodeagent.diagnosis.explain.kernel import NodeFault, Probe, ProbeResult, StoppedWay
+from nodeagent.diagnosis.explain.reservations import reservations
 from nodeagent.diagnosis.explain.service import explain_service
 from nodeagent.diagnosis.explain.service_facts import Facts
+from nodeagent.model.problem import Problem
+from nodeagent.model.problem_subjects import TO_ENDPOINTS
 from nodeagent.proxy.translate.context import Context
 from nodeagent.proxy.translate.translator import Translator
 from tests.harness.objects import make_endpoint, make_service, make_slice, service_port
@@ -83,3 +86,47 @@ def test_an_endpoint_of_two_protocols_is_one() -> None:
     assert explain_service(facts).verdict.startswith(
         f"impaired: 1 of 2 endpoints cannot be reached, because this node has no way to them: {places[1]} (x); 1 more were"
     )
+
+
+def test_what_was_not_looked_at_and_what_is_wrong_with_the_node_goes_with_a_good_verdict() -> None:
+    """Control: a way to the endpoints of another Service that is lost is not of this one."""
+    service = make_service("web", "10.96.0.10", ports=(service_port(80, name="http"),))
+    made = make_slice(service, [make_endpoint("10.244.1.10", "node-a")])
+    translator = Translator()
+    context = Context(node_name="node-a")
+    translator.update(World(service, made), None, context)
+    (state,) = translator.states.values()
+    of_node = Problem("reverse path filter", "ReversePathDrops", "it drops packets")
+    of_others = Problem(TO_ENDPOINTS, "EndpointsUnreachable", "this node has no way to endpoint 10.244.9.9")
+    for problems, unseen, says in (
+        ((), (), ""),
+        ((of_others,), (), ""),
+        ((of_node,), (), "; this node has a problem, reverse path filter: nodeagent problems"),
+        ((), ("table ip x was not read", "y"), "; as far as is known: table ip x was not read"),
+    ):
+        facts = Facts(service=service, slices=[made], context=context, state=state, problems=problems, unseen=unseen)
+        assert explain_service(facts).verdict == f"healthy: 1 of 1 endpoints used{says}"
+        assert explain_service(facts).healthy
+    assert "routes to endpoints" in reservations((of_others,), (), of_all=True)
+
+
+@pytest.mark.parametrize(("answer", "found"), [(ProbeResult.SILENT, "broken"), (ProbeResult.ACCEPTED, "healthy")])
+def test_a_rule_that_this_nodes_own_connections_have_met_is_no_guess(answer: ProbeResult, found: str) -> None:
+    service = make_service("web", "10.96.0.10", ports=(service_port(80, name="http"),))
+    made = make_slice(service, [make_endpoint("10.244.1.10", "node-a")])
+    translator = Translator()
+    context = Context(node_name="node-a")
+    translator.update(World(service, made), None, context)
+    (state,) = translator.states.values()
+    stopped = StoppedWay("this node", "10.96.0.10:80/TCP", "a rule", "change it", meant=True, of_node=True)
+    facts = Facts(
+        service=service,
+        slices=[made],
+        context=context,
+        state=state,
+        stopped=(stopped,),
+        probes=(Probe("10.244.1.10:8080", answer),),
+    )
+    verdict = explain_service(facts).verdict
+    assert verdict.startswith(found)
+    assert ("because a rule; change it" in verdict) is (found == "broken")

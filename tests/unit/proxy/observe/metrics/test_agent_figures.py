@@ -162,3 +162,10 @@ def test_chains_of_others_that_stand_before_ours(reader: Reader) -> None:
     assert world.scrape(reader)[reader.key("nodeagent_chains_before_ours")] == 0
     world.node = NodeReport(chains_before_ours=2)
     assert world.scrape(reader)[reader.key("nodeagent_chains_before_ours")] == 2
+
+
+def test_endpoints_that_the_node_has_no_way_to(reader: Reader) -> None:
+    world = World()
+    assert world.scrape(reader)[reader.key("nodeagent_endpoints_unreachable")] == 0
+    world.node = NodeReport(endpoints_lost=2)
+    assert world.scrape(reader)[reader.key("nodeagent_endpoints_unreachable")] == 2

@@ -1,0 +1,14 @@
+"""How the subjects of problems begin that no object causes."""
+
+TO_ENDPOINTS = "routes to endpoints"
+OF_EVERY_SERVICE = (
+    "sysctl ",
+    "connection table",
+    "reverse path filter",
+    "source ports",
+    "hook order",
+    "forwarding of interfaces",
+)
+"""Conditions of the node that concern each Service, as the agent watches them."""
+OF_THE_NODE = (*OF_EVERY_SERVICE, TO_ENDPOINTS)
+OF_THE_CONFIGURATION = ("configuration ",)

@@ -1,0 +1,111 @@
+"""Looks now and then whether this node has a way to the endpoints of its Services, with a bounded part of a core."""
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+from nodeagent.model.addresses import Family, family_of, pack_address
+from nodeagent.model.frontend import Backend, ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Problem
+from nodeagent.proxy.dataplane.endpoint_routes import EndpointWays, ReadWays, read_ways, way_problems
+from nodeagent.proxy.dataplane.walk_rest import WalkRest
+from nodeagent.proxy.dataplane.worker_thread import in_thread
+
+SERVICES = 250
+"""So many are looked at each time, one after the other."""
+MOST = 256
+"""So many addresses are asked for each time."""
+CONFIRM_SECONDS = 1.0
+"""After this pause what was lost is looked at again: an endpoint that has just gone is no longer there, or its neighbour answers."""
+_PREFIX_BYTES = {Family.IPV4: 3, Family.IPV6: 8}
+"""Addresses of other nodes that begin alike are taken to have one route: the pods of a node have a /24 or a /64."""
+
+logger = logging.getLogger(__name__)
+
+
+class EndpointRouteWatch:
+    """states: what is programmed now. read: what `read_ways` returns, in a thread. clock: in seconds."""
+
+    def __init__(
+        self,
+        states: Callable[[], Mapping[ObjectKey, ServiceState]],
+        read: ReadWays = read_ways,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._states = states
+        self._read = read
+        self._pause = pause
+        self._rest = WalkRest(clock)
+        self._left: Iterator[ObjectKey] = iter(())
+        self._round = 0
+        self._lost: dict[Backend, ObjectKey] = {}
+        self.last = EndpointWays()
+
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the ways that were looked at."""
+        return way_problems(self.last)
+
+    async def look(self) -> None:
+        """Looks at the next Services, and at what was lost before."""
+        if not self._rest.over:
+            return
+        chosen = {**self._still(self._lost), **self._chosen()}
+        found = await self._ask(chosen)
+        if found.lost:
+            await self._pause(CONFIRM_SECONDS)
+            lost = await self._ask(self._still({one: chosen[one] for one in found.lost}))
+            found = EndpointWays(lost.lost, found.closed)
+        self._lost = {one: chosen[one] for one in found.lost}
+        self.last = found
+
+    async def _ask(self, chosen: Mapping[Backend, ObjectKey]) -> EndpointWays:
+        if not chosen:
+            return EndpointWays()
+        try:
+            with self._rest.after():
+                return await in_thread(lambda: self._read(chosen))
+        except OSError as error:
+            logger.debug("the routes to endpoints cannot be read: %s", error)
+            return EndpointWays()
+
+    def _still(self, endpoints: Mapping[Backend, ObjectKey]) -> dict[Backend, ObjectKey]:
+        """Those that are still endpoints of their Service."""
+        states = self._states()
+        return {
+            one: key
+            for one, key in endpoints.items()
+            if (state := states.get(key)) is not None and one in _backends(state)
+        }
+
+    def _chosen(self) -> dict[Backend, ObjectKey]:
+        """Endpoints of the next Services: all that are here, of the others one for each range."""
+        states, found = self._states(), dict[tuple[object, ...], tuple[Backend, ObjectKey]]()
+        if (first_key := next(self._left, None)) is None:
+            self._left, self._round = iter(tuple(states)), self._round + 1
+            first_key = next(self._left, None)
+        for key in itertools.chain((first_key,), itertools.islice(self._left, SERVICES - 1)):
+            if key is None or (state := states.get(key)) is None:
+                continue
+            backends = list(_backends(state))
+            first = self._round % len(backends) if backends else 0
+            for one in (*backends[first:], *backends[:first]):
+                found.setdefault(_range(one), (one, key))
+            if len(found) >= MOST:
+                break
+        return dict(itertools.islice(found.values(), MOST))
+
+
+def _backends(state: ServiceState) -> Iterator[Backend]:
+    routes = (route for one in state.frontends for route in (one.route, one.short_circuit) if route is not None)
+    distinct = {id(route): route for route in routes}
+    return (backend for route in distinct.values() for backend in route.backends)
+
+
+def _range(one: Backend) -> tuple[object, ...]:
+    if one.local:
+        return ("here", one.address)
+    return ("there", pack_address(one.address)[: _PREFIX_BYTES[family_of(one.address)]])

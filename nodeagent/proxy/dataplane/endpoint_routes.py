@@ -1,0 +1,118 @@
+"""Whether this node has a way to endpoints of Services: what its routes, its neighbours and its interfaces say."""
+
+import errno
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from nodeagent.model.addresses import Family, family_of
+from nodeagent.model.frontend import Backend
+from nodeagent.model.problem import Problem
+from nodeagent.model.problem_subjects import TO_ENDPOINTS
+from nodeagent.wire.netlink.neighbours import look_up_neighbour, read_state, use_neighbour
+from nodeagent.wire.netlink.route_lookup import FoundRoute, look_up_route, read_found_route
+from nodeagent.wire.netlink.socket import NetlinkSocket
+from nodeagent.wire.netlink.uapi import rtnetlink as uapi
+
+OF_INTERFACES = "forwarding of interfaces"
+_SETTINGS = Path("proc/sys/net")
+_REFUSED = {
+    errno.EINVAL: "a route or rule of type blackhole is for it",
+    errno.EACCES: "a route or rule of type prohibit is for it",
+    errno.EHOSTUNREACH: "a route or rule of type unreachable is for it",
+    errno.ENETUNREACH: "no route leads there",
+    errno.ENETDOWN: "its interface is down",
+}
+"""What the kernel says of a packet of the node's own that it has no way for (ip_route_output_key_hash_rcu)."""
+_SILENT = uapi.NUD_FAILED | uapi.NUD_INCOMPLETE
+
+
+class EndpointWays(Struct, frozen=True):
+    """lost: endpoint → why this node has no way to it. closed: (interface, setting) of interfaces that lead to endpoints and
+    take nothing in that is to be forwarded."""
+
+    lost: dict[Backend, str] = {}
+    closed: tuple[tuple[str, str], ...] = ()
+
+
+def read_ways(endpoints: Iterable[Backend], root: Path = Path("/")) -> EndpointWays:
+    """What the kernel says now. A neighbour that it has given up is asked for once more, so that a later look knows.
+
+    Raises OSError where the kernel cannot be asked.
+    """
+    lost, interfaces = {}, set()
+    with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+        for one in endpoints:
+            try:
+                found = read_found_route(netlink.ask(look_up_route(one.address)))
+            except TimeoutError:
+                raise
+            except OSError as error:
+                if (why := _REFUSED.get(error.errno or 0)) is None:
+                    raise
+                lost[one] = why
+                continue
+            if found.kind != uapi.RTN_UNICAST:
+                continue
+            name = socket.if_indextoname(found.interface)
+            interfaces.add((name, family_of(one.address)))
+            if why := _led_astray(netlink, found, one, name) or _silent(netlink, found, one.address, name):
+                lost[one] = why
+    return EndpointWays(lost, tuple(_closed(sorted(interfaces, key=lambda one: (one[0], one[1].value)), root)))
+
+
+def _led_astray(netlink: NetlinkSocket, found: FoundRoute, one: Backend, name: str) -> str:
+    """That the route to a pod of this node leads to a gateway that is no address of the node; empty where it does not."""
+    if not (one.local and found.gateway):
+        return ""
+    if read_found_route(netlink.ask(look_up_route(found.gateway))).kind == uapi.RTN_LOCAL:
+        return ""
+    return f"it is on this node, and the route to it leads out by {name} via {found.gateway}"
+
+
+def _silent(netlink: NetlinkSocket, found: FoundRoute, address: str, name: str) -> str:
+    """Why nobody is at the end of a route; empty where somebody may be."""
+    hop = found.gateway or address
+    with suppress(OSError):
+        state = read_state(netlink.ask(look_up_neighbour(hop, found.interface)))
+        if state & uapi.NUD_FAILED:
+            netlink.perform([use_neighbour(hop, found.interface)])
+        if state & _SILENT:
+            return f"nobody answers for {hop} on {name}"
+    return ""
+
+
+def _closed(interfaces: Iterable[tuple[str, Family]], root: Path) -> Iterator[tuple[str, str]]:
+    for name, family in interfaces:
+        kind = "ipv4" if family is Family.IPV4 else "ipv6"
+        own, everywhere = (_setting(root / _SETTINGS / kind / "conf" / one / "forwarding") for one in (name, "all"))
+        if own == 0 and everywhere == 1:
+            yield name, f"net.{kind}.conf.{name}.forwarding"
+
+
+def _setting(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def way_problems(ways: EndpointWays) -> tuple[Problem, ...]:
+    """What is wrong with them, in an order that does not change."""
+    found = []
+    if ways.lost:
+        first = min(ways.lost)
+        more = f", and {len(ways.lost) - 1} more" if len(ways.lost) > 1 else ""
+        why = f"{ways.lost[first]}{more}; see ip route get {first.address}"
+        detail = f"this node has no way to endpoint {first.address}: {why}"
+        found.append(Problem(TO_ENDPOINTS, "EndpointsUnreachable", detail))
+    for name, setting in ways.closed:
+        detail = f"{setting} is 0: answers of endpoints that come in by {name} reach no pod; sysctl -w {setting}=1"
+        found.append(Problem(OF_INTERFACES, "ForwardingOff", detail))
+    return tuple(found)
+
+
+ReadWays = Callable[[Iterable[Backend]], EndpointWays]
