@@ -286,7 +286,7 @@ class DnsConfig(Group):
         _seconds(0),
         "a duration; 0s: not at all",
         "For pods, where the next agent is started before this one ends: how long an agent that receives SIGTERM stays for "
-        "the process that answers names, until that of the next agent answers. The next agent waits for the tables.",
+        "the process that answers names, until that of the next agent answers. The next agent reads what is to be programmed, then waits for the tables.",
     )
     clients: Cidrs = option(
         (),

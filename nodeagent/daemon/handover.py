@@ -2,7 +2,7 @@
 
 The processes of a pod end with its first one, and with it the process that answers names. So an agent that receives SIGTERM
 gives tables and ports away at once, and then stays until the next agent's process answers and has retired the one of this pod.
-The next agent begins when nobody else owns the tables.
+The next agent reads all that is to be programmed, and begins when nobody else owns the tables.
 """
 
 import asyncio
@@ -18,10 +18,15 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.05
 
 
+def have_other_owner(netlink: Ruleset) -> bool:
+    """Whether another process that lives owns a table of ours. Raises NotPermitted and KernelUnclear."""
+    return any(_has_other_owner(netlink, family) for family in Family)
+
+
 async def until_tables_are_free(netlink: Ruleset) -> None:
     """Until no other process that lives owns a table of ours. Raises NotPermitted and KernelUnclear."""
     waits = False
-    while any(_has_other_owner(netlink, family) for family in Family):
+    while have_other_owner(netlink):
         if not waits:
             logger.info("another agent runs on this node: waiting until it hands over")
             waits = True

@@ -9,13 +9,15 @@ import asyncio
 import gc
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 from nodeagent.config import AgentConfig, ConfigError, LoadedConfig
+from nodeagent.config.options import DEFAULT_SOCKET
 from nodeagent.daemon.agent import Agent
 from nodeagent.daemon.announcement import announce
-from nodeagent.daemon.handover import until_tables_are_free
+from nodeagent.daemon.handover import have_other_owner, until_tables_are_free
 from nodeagent.daemon.process_limits import claim_resources
+from nodeagent.daemon.startup_probe import probes_succeed
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.runtime.systemd import SystemdNotifier
 
@@ -54,12 +56,11 @@ class Daemon:
 
     async def run(self, loaded: LoadedConfig) -> None:
         """Until cancelled. Raises what `Agent` raises."""
-        with closing(Ruleset()) as netlink:
+        with ExitStack() as ends:
+            netlink = ends.enter_context(closing(Ruleset()))
             hangup: asyncio.Task[bool] | None = None
-            if loaded.config.dns.handover.seconds:
-                await until_tables_are_free(netlink)
             try:
-                serving = self._start(loaded, netlink)
+                serving = self._start(loaded, netlink, _former_in_another_pod(loaded.config, netlink, ends))
                 while True:
                     hangup = asyncio.create_task(self._hangup.wait(), name="wait for SIGHUP")
                     await asyncio.wait({serving, hangup}, return_when=asyncio.FIRST_COMPLETED)
@@ -88,6 +89,8 @@ class Daemon:
         async def take_over() -> None:
             taken_over.set()
             await _end(serving)
+            if loaded.config.dns.handover.seconds:  # the one that ended may have waited for another pod's
+                await until_tables_are_free(netlink)
             announce(loaded)
 
         successor = self._start(loaded, netlink, take_over)
@@ -132,6 +135,27 @@ class Daemon:
             await agent.serve()
         finally:
             self._agents.discard(agent)
+
+
+def _former_in_another_pod(
+    config: AgentConfig, netlink: Ruleset, ends: ExitStack
+) -> Callable[[], Awaitable[None]] | None:
+    """What the first agent of this process awaits when it knows all that is to be programmed; None where nobody has the tables.
+
+    From then on kubelet counts this pod as started, and ends the other one.
+    """
+    if not config.dns.handover.seconds:
+        return None
+    directory = (config.reporting.socket or DEFAULT_SOCKET).parent
+    if not have_other_owner(netlink):
+        ends.enter_context(probes_succeed(directory))
+        return None
+
+    async def stand_by() -> None:
+        ends.enter_context(probes_succeed(directory))
+        await until_tables_are_free(netlink)
+
+    return stand_by
 
 
 def leaves_of(error: BaseException) -> Iterator[BaseException]:
