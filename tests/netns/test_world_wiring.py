@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.lab.net import bridge_wiring, wiring
 from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.net.topology import Node, Outside, Pod, Topology
-from nodeagent.lab.net.world import World
+from nodeagent.lab.net.world import Wiring, World
 from nodeagent.model.addresses import Family
 
 pytestmark = pytest.mark.usefixtures("network_namespaces")
@@ -89,6 +90,34 @@ def test_a_pod_can_be_added_and_removed_while_others_talk(world: World) -> None:
         assert held.ask().names == {"web-0": 1}
     with pytest.raises(KeyError):
         world["late"]
+
+
+@pytest.mark.parametrize("joined_by", [wiring, bridge_wiring], ids=["routed", "on a bridge"])
+def test_a_node_whose_power_was_cut_comes_back_with_nothing_that_its_kernel_knew(joined_by: Wiring) -> None:
+    nodes = tuple(
+        Node(
+            f"node-{number}",
+            (f"192.168.0.1{number}", f"2001:db8::1{number}"),
+            (f"10.244.{number}.1", f"fd00:244:{number}::1"),
+            (Pod(f"pod-{number}", (f"10.244.{number}.2", f"fd00:244:{number}::2")),),
+            pod_cidrs=(f"10.244.{number}.0/24", f"fd00:244:{number}::/64"),
+        )
+        for number in (1, 2)
+    )
+    with World(Topology(nodes), joined_by) as world:
+        for name in ("node-1", "pod-1"):
+            world[name].serve(80)
+        world.nft("node-1", "add table ip of-before")
+        world.write_sysctls("node-1", {"net/ipv4/conf/all/rp_filter": "1"})
+
+        world.cut_power("node-1")
+        assert world["pod-2"].ask("192.168.0.11", 80, timeout=1.0).failures
+
+        world.give_power("node-1").serve(80)
+        for address in (*nodes[0].addresses, *nodes[0].pods[0].addresses):
+            assert world["pod-2"].ask(address, 80).only.failure is None
+        assert world.run("node-1", ["nft", "list", "ruleset"]).stdout == ""
+        assert world.run("node-1", ["cat", "/proc/sys/net/ipv4/conf/all/rp_filter"]).stdout == "0\n"
 
 
 def test_worlds_side_by_side_do_not_see_each_other(build_world: Callable[[], World]) -> None:

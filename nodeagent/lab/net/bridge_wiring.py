@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from nodeagent.lab.net.pod_wiring import NamespaceOf, inwards, pod_side
 from nodeagent.lab.net.prefixes import families, host_prefix, is_within, nodad, with_length
 from nodeagent.lab.net.topology import UNDERLAY, Node, Outside, Pod, Topology, first_of
-from nodeagent.lab.net.wiring import UNDERLAY_ADDRESSES, Step, underlay_side
+from nodeagent.lab.net.wiring import UNDERLAY_ADDRESSES, Step
+from nodeagent.lab.net.wiring import underlay_side as stranger_side
 from nodeagent.lab.net.wiring import uplink as routed_uplink
 from nodeagent.model.addresses import Family, family_of
 
@@ -24,8 +25,8 @@ def plan(topology: Topology, namespace_of: NamespaceOf) -> list[Step]:
     hosts: tuple[Node | Outside, ...] = (*topology.nodes, *topology.outside)
     neighbours = [host for host in hosts if is_neighbour(host)]
     strangers = [host for host in topology.outside if not is_neighbour(host)]
-    inside = [*bridge(), *(line for host in neighbours for line in port(host, namespace_of))]
-    outside = [line for host in strangers for line in underlay_side(host, namespace_of)]
+    inside = [*bridge(), *(line for host in neighbours for line in underlay_side(host, namespace_of))]
+    outside = [line for host in strangers for line in stranger_side(host, namespace_of)]
     steps = [Step(UNDERLAY, ("link set lo up", *inside, *outside, *ways_in(topology.nodes)))]
     steps += [Step(UNDERLAY, tuple(no_return(topology.nodes, family)), family) for family in Family]
     for node in topology.nodes:
@@ -64,8 +65,8 @@ def bridge() -> Iterator[str]:
         yield f"addr add {host_prefix(address)} dev lo"
 
 
-def port(host: Node | Outside, namespace_of: NamespaceOf) -> Iterator[str]:
-    """A host's link on the bridge."""
+def underlay_side(host: Node | Outside, namespace_of: NamespaceOf) -> Iterator[str]:
+    """A neighbour's link on the bridge."""
     yield f"link add {host.name} type veth peer name eth0 netns {namespace_of(host.name)}"
     yield f"link set {host.name} master {BRIDGE} up"
 

@@ -4,7 +4,7 @@ import atexit
 import os
 import secrets
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol, Self
 
 from nodeagent.lab.net import pod_wiring, wiring
@@ -30,6 +30,10 @@ class Wiring(Protocol):
 
     def plan(self, topology: Topology, namespace_of: pod_wiring.NamespaceOf, /) -> list[wiring.Step]:
         """The steps in the order in which they have to be done."""
+        ...
+
+    def underlay_side(self, node: Node, namespace_of: pod_wiring.NamespaceOf, /) -> Iterator[str]:
+        """The underlay's link to a node, and what it needs to know of what is behind it."""
         ...
 
     def underlay_route(self, node: Node, pod: Pod, /) -> Iterator[str]:
@@ -109,9 +113,13 @@ class World:
                 if not has_br_netfilter():
                     raise LabError(f"pods of {node.name} cannot be behind a bridge: this kernel has no br_netfilter")
                 write_sysctls(self._namespaces[node.name], pod_wiring.BRIDGE_SETTINGS)
+        self._join(self.topology.addresses.keys() | {UNDERLAY})
+
+    def _join(self, members: Collection[str]) -> None:
         for step in self._joined_by.plan(self.topology, self._namespaces.__getitem__):
-            options = ["-6"] if step.family is Family.IPV6 else []
-            run_ip([*options, "-n", self._namespaces[step.member]], step.lines)
+            if step.member in members:
+                options = ["-6"] if step.family is Family.IPV6 else []
+                run_ip([*options, "-n", self._namespaces[step.member]], step.lines)
 
     def _member(self, name: str, addresses: tuple[str, ...]) -> Member:
         assert self._fork_server is not None, "the world is not there yet"
@@ -146,6 +154,29 @@ class World:
         member.close()
         member.wait()
         run_ip(["-n", self._namespaces[UNDERLAY]], tuple(self._joined_by.forget_pod(Pod(name, member.addresses))))
+
+    def cut_power(self, name: str) -> None:
+        """A node is gone with all that its kernel knew: links, rules, connections, sysctls, and the programs in its namespace."""
+        member = self._members[name]
+        # The kernel removes a namespace some time after its name: both ends of a link go with either.
+        run_ip(["-n", self._namespaces[UNDERLAY]], [f"link del {name}"])
+        for pod in self._nodes[name].pods:
+            run_ip(["-n", self._namespaces[pod.name]], ["link del eth0"])
+        remove_namespace(self._namespaces[name])
+        member.close()
+        member.wait()
+
+    def give_power(self, name: str) -> Member:
+        """A node whose power was cut is there again, joined to the others and to its pods, with nothing else."""
+        node = self._nodes[name]
+        self._create([name])
+        self._members[name] = self._member(name, node.addresses)
+        bridged = pod_wiring.BRIDGE_SETTINGS if node.pod_bridge else {}
+        write_sysctls(self._namespaces[name], wiring.QUIET | wiring.FORWARDING | bridged)
+        side = self._joined_by.underlay_side(node, self._namespaces.__getitem__)
+        run_ip(["-n", self._namespaces[UNDERLAY]], tuple(side))
+        self._join({name, *(pod.name for pod in node.pods)})
+        return self._members[name]
 
     def run(
         self, member: str, argv: Sequence[str], *, stdin: str = "", check: bool = True, timeout: float = 60.0
