@@ -1,11 +1,12 @@
-"""Connections to HTTP servers until SIGTERM: new ones all the time, and some that are held. Prints what failed, as JSON.
+"""Connections to HTTP servers until standard input ends: new ones all the time, and some that are held. Prints what failed, as JSON.
+
+A signal would reach the nsenter that runs it, and not this process: in a PID namespace it is a child.
 
 load.py HOST:PORT... (standard library alone: it runs in a network namespace that tests enter with nsenter)
 """
 
 import asyncio
 import json
-import signal
 import sys
 import time
 
@@ -49,17 +50,16 @@ class Load:
         self.slowest = max(self.slowest, seconds)
 
     async def hold(self, host: str, port: int) -> None:
-        reader, writer = await asyncio.open_connection(host, port)
-        while True:
-            try:
+        try:
+            reader, writer = await asyncio.open_connection(host, port)
+            while True:
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     await request(reader, writer)
-            except (OSError, TimeoutError, EOFError) as error:
-                self.broken += 1
-                self.note(f"held connection to {host}:{port}", error)
-                return
-            self.held_requests += 1
-            await asyncio.sleep(HELD_EVERY_SECONDS)
+                self.held_requests += 1
+                await asyncio.sleep(HELD_EVERY_SECONDS)
+        except (OSError, TimeoutError, EOFError) as error:
+            self.broken += 1
+            self.note(f"held connection to {host}:{port}", error)
 
 
 async def request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -76,7 +76,7 @@ async def request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 async def main() -> None:
     load, ending = Load(), asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ending.set)
     servers = [(host.strip("[]"), int(port)) for host, _, port in (one.rpartition(":") for one in sys.argv[1:])]
     held = [asyncio.create_task(load.hold(*server)) for server in servers for _ in range(HELD)]
     opened: set[asyncio.Task[None]] = set()

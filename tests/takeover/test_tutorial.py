@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tarfile
@@ -14,7 +13,7 @@ import pytest
 
 from nodeagent import __version__
 from tests.harness.kubernetes import images, kube_proxy
-from tests.harness.kubernetes.cluster import Cluster
+from tests.harness.kubernetes.cluster import CONTROL, Cluster
 from tests.harness.kubernetes.release import Release
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +23,8 @@ LOAD = Path(__file__).with_name("load.py")
 ECHO = Path(__file__).with_name("echo.yaml").read_text()
 BLOCK = re.compile(r"(?:^ {4}.*\n)+", re.MULTILINE)
 COMMAND_SECONDS = 900
+SERVICE = ("10.96.0.50", 80)
+NODE_PORTS = (("192.168.0.11", 30080), ("192.168.0.12", 30080))
 
 pytestmark = [
     pytest.mark.kernel,
@@ -63,7 +64,20 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         made.kubectl("apply", "-f", "-", stdin=echo)
         made.kubectl("rollout", "status", "deployment/echo", "--timeout=180s", seconds=200)
         made.kubectl("-n", "kube-system", "rollout", "status", "daemonset/kube-proxy", "--timeout=180s", seconds=200)
+        for name, servers in ((CONTROL, NODE_PORTS), *((node.name, (SERVICE,)) for node in made.nodes)):
+            for server in servers:
+                until_served(made, name, *server)
         yield made
+
+
+def until_served(cluster: Cluster, client: str, address: str, port: int) -> None:
+    """kube-proxy's pods are Ready before they have programmed anything."""
+    connect = ["timeout", "2", "bash", "-c", f"exec 3<>/dev/tcp/{address}/{port}"]
+    cluster.wait_until(lambda: cluster.world.run(client, connect, check=False).returncode == 0, f"{address}:{port}")
+
+
+def shown(server: tuple[str, int]) -> str:
+    return f"{server[0]}:{server[1]}"
 
 
 def test_every_command_of_the_tutorial_works_and_no_connection_fails(cluster: Cluster, tmp_path: Path) -> None:
@@ -74,11 +88,10 @@ def test_every_command_of_the_tutorial_works_and_no_connection_fails(cluster: Cl
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
     loads = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for command in (
-            cluster.nodes[0].command(sys.executable, str(LOAD), "10.96.0.50:80"),
-            cluster.nodes[1].command(sys.executable, str(LOAD), "10.96.0.50:80"),
-            cluster.command(sys.executable, str(LOAD), "192.168.0.11:30080", "192.168.0.12:30080"),
+            *(node.command(sys.executable, str(LOAD), shown(SERVICE)) for node in cluster.nodes),
+            cluster.command(sys.executable, str(LOAD), *map(shown, NODE_PORTS)),
         )
     ]
     try:
@@ -102,7 +115,6 @@ def test_every_command_of_the_tutorial_works_and_no_connection_fails(cluster: Cl
     finally:
         reports = []
         for load in loads:
-            load.send_signal(signal.SIGTERM)
             reports.append(load.communicate(timeout=60)[0])
     for report in map(json.loads, reports):
         print(report)
