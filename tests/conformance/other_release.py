@@ -6,12 +6,16 @@ import json
 import re
 import tarfile
 from pathlib import Path
+from types import ModuleType
 from typing import IO
 
-HOME = "usr/lib/nodeagent/nodeagent"
-CHANGES = {
-    "__init__": ((r'(?m)^__version__ = "[^"]+"', '__version__ = "{version}"'),),
-    "dataplane/nft/schema": (
+import nodeagent
+from nodeagent.proxy.dataplane.program import schema as table_schema
+
+HOME = Path("usr/lib/nodeagent")
+CHANGES: dict[ModuleType, tuple[tuple[str, str], ...]] = {
+    nodeagent: ((r'(?m)^__version__ = "[^"]+"', '__version__ = "{version}"'),),
+    table_schema: (
         (r"(?m)^SCHEMA = \d+", "SCHEMA = {schema}"),
         (r'(?m)^HAIRPIN = "hairpin"', 'HAIRPIN = "hairpin-of-another-release"'),
     ),
@@ -44,7 +48,7 @@ def _changes(layer: tarfile.TarFile, version: str, schema: int) -> Files:
     """Sources as they are there; what was compiled of them before is taken away, as layers do it."""
     found: Files = {}
     for module, replacements in CHANGES.items():
-        path = Path(HOME, f"{module}.py")
+        path = HOME / _place(module)
         text = _read(layer, f"./{path}").decode()
         for pattern, replacement in replacements:
             text, count = re.subn(pattern, replacement.format(version=version, schema=schema), text)
@@ -52,6 +56,13 @@ def _changes(layer: tarfile.TarFile, version: str, schema: int) -> Files:
         found[str(path)] = text.encode()
         found[str(path.parent / "__pycache__" / f".wh.{path.stem}.cpython-311.pyc")] = b""
     return found
+
+
+def _place(module: ModuleType) -> Path:
+    """Where its source is, from the directory that holds the package."""
+    assert module.__file__ is not None
+    assert nodeagent.__file__ is not None
+    return Path(module.__file__).relative_to(Path(nodeagent.__file__).parents[1])
 
 
 def _read(archive: tarfile.TarFile, name: str) -> bytes:
