@@ -51,6 +51,13 @@ class Traffic:
         self._loads: list[tuple[Way, Loading, Holding]] = []
         self.outcomes: list[Outcome] = []
 
+    def __str__(self) -> str:
+        new, failed = sum(one.attempts for one in self.outcomes), sum(len(one.failed) for one in self.outcomes)
+        held, lost = sum(one.held for one in self.outcomes), sum(one.held_lost for one in self.outcomes)
+        return (
+            f"{len(self.outcomes)} ways: {new} new connections and datagrams, {failed} failed; {held} held, {lost} lost"
+        )
+
     def begin(self, stack: ExitStack) -> None:
         """Starts connections on each way and opens those that are held."""
         for way in self._ways:

@@ -87,8 +87,18 @@ class Node:
         self._process.wait_for_line("has started")
         self._process.wait_until(lambda: self.run("ctr", "-a", SOCKET, "version", check=False) == 0, "containerd")
 
+    def cut_power(self) -> None:
+        """What it has on disk stays, all else goes."""
+        self.kill()
+        self._world.cut_power(self.name)
+
+    def boot(self) -> None:
+        """After its power was cut; containerd answers when this returns."""
+        self._world.give_power(self.name)
+        self.start()
+
     def kill(self) -> None:
-        """As if its power were cut: all its processes and mounts go. Its links and rules stay, for they are the world's."""
+        """All its processes and mounts go. Its links and rules stay, for they are the world's."""
         if self._process is not None:
             self._process.kill()
         control_groups.remove_group(self._group)

@@ -36,7 +36,8 @@ else
 fi
 
 containerd --config "$place/containerd.toml" >>"$place/containerd.log" 2>&1 &
-"$place/kubelet" >>"$place/kubelet.log" 2>&1 &
+# It ends where containerd does not answer yet, and is started again, as by its unit of systemd.
+while ! "$place/kubelet"; do sleep 1; done >>"$place/kubelet.log" 2>&1 &
 echo "$name has started"
 # Whose parents have ended become children of this process, and end without being waited for.
 trap '' CHLD
