@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 from nodeagent.lab.net.actor import Actor
 from nodeagent.lab.net.fork_server import Fork, ForkServer
@@ -28,10 +29,18 @@ def stay(namespace: str, descriptor: int) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     channel = socket.socket(fileno=descriptor)
-    place = os.open(DIRECTORY / namespace, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        if ctypes.CDLL(None, use_errno=True).setns(place, CLONE_NEWNET):
-            raise OSError(ctypes.get_errno(), f"setns {namespace}")
+        enter(DIRECTORY / namespace)
         Actor(channel).run()
     finally:
         os._exit(0)
+
+
+def enter(namespace: Path) -> None:
+    """Move the calling thread there. Raises OSError."""
+    place = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if ctypes.CDLL(None, use_errno=True).setns(place, CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"setns {namespace}")
+    finally:
+        os.close(place)

@@ -4,8 +4,9 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 
 import dns.flags
 import dns.message
@@ -97,19 +98,19 @@ class Asker:
     """Asks for one name again and again, each time from another port. answers: what came, counted; lost: queries
     without an answer, and connections that broke; longest: seconds until the latest of the answers."""
 
-    def __init__(self, cluster: Cluster, member: str, server: str, kind: socket.SocketKind, name: str) -> None:
+    def __init__(self, member: str, enter: Callable[[], None], server: str, kind: socket.SocketKind, name: str) -> None:
         self.what = f"{member} to {server} by {kind.name}"
         self.answers: Counter[str] = Counter()
         self.lost: list[str] = []
         self.longest = 0.0
-        self._namespace = cluster.world.namespace(member)
+        self._enter = enter
         self._server, self._kind, self._name = server, kind, name
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=self.what)
         self._thread.start()
 
     def _run(self) -> None:
-        enter(self._namespace)
+        self._enter()
         while not self._ending.wait(BETWEEN_SECONDS):
             started = time.monotonic()
             try:
@@ -159,11 +160,19 @@ def _read(sock: socket.socket, size: int) -> bytes:
 @contextmanager
 def lookups(cluster: Cluster, members: Sequence[str], servers: Sequence[str], name: str) -> Iterator[list[Asker]]:
     """From each member to each server, by UDP and by TCP, until the block ends."""
+    places = {member: partial(enter, cluster.world.namespace(member)) for member in members}
+    with lookups_from(places, servers, name) as askers:
+        yield askers
+
+
+@contextmanager
+def lookups_from(places: Mapping[str, Callable[[], None]], servers: Sequence[str], name: str) -> Iterator[list[Asker]]:
+    """The same from each place; its function moves the calling thread there."""
     askers: list[Asker] = []
     try:
         askers += [
-            Asker(cluster, member, server, kind, name)
-            for member in members
+            Asker(member, move, server, kind, name)
+            for member, move in places.items()
             for server in servers
             for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM)
         ]
