@@ -179,6 +179,7 @@ class ApiServer:
                 clock=self._clock.time,
                 worker=worker,
                 is_beside_others=is_beside_others,
+                has_collector=self._settings.has_collector,
             )
             await bootstrap(store, registry, catalog, self._checked.ranges, self._clock.time)
             ports = parse_port_range(self._settings.node_ports)

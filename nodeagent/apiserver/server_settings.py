@@ -46,6 +46,8 @@ class ServerSettings:
     """An upper limit; see `forget_every_seconds`."""
     limit_bytes: int | None = LIMIT_BYTES
     """The size of a store on disk or in memory; etcd has a limit of its own (its --quota-backend-bytes)."""
+    has_collector: bool = False
+    """Whether a garbage collector works on the objects: that of a kube-controller-manager."""
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
 
     @property

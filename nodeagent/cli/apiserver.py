@@ -103,6 +103,11 @@ _MOST_DIGITS = 6
     "--load-balancer-cidr", default="", help="Give LoadBalancer services addresses from here; off by default."
 )
 @click.option("--pod-cidr", multiple=True, help="A pod range the service range may not overlap; repeatable.")
+@click.option(
+    "--enable-garbage-collector",
+    is_flag=True,
+    help="Deletions wait for dependents as asked: a kube-controller-manager collects garbage here.",
+)
 @click.option("--insecure", is_flag=True, help="Plain HTTP, everybody is administrator; loopback only.")
 @click.option(
     "--history",
@@ -149,6 +154,7 @@ def apiserver_command(
     service_node_port_range: str,
     load_balancer_cidr: str,
     pod_cidr: tuple[str, ...],
+    enable_garbage_collector: bool,
     insecure: bool,
     history: int,
     store_limit: int,
@@ -192,6 +198,7 @@ def apiserver_command(
         insecure=insecure,
         window=Window(seconds=history),
         limit_bytes=store_limit * 2**20,
+        has_collector=enable_garbage_collector,
         connections=_connection_limits(),
     )
     use_one_arena()

@@ -8,6 +8,7 @@ from nodeagent.apiserver.api import bodies
 from nodeagent.apiserver.api.authorization import User
 from nodeagent.apiserver.api.request_target import as_text, is_true, number
 from nodeagent.apiserver.machinery.acceptance import WriteOptions
+from nodeagent.apiserver.machinery.dependents import BACKGROUND, ORPHAN, POLICIES
 from nodeagent.apiserver.machinery.write_rules import DeleteOptions
 from nodeagent.kinds.description.documents import Document
 from nodeagent.kinds.description.status import (
@@ -107,14 +108,14 @@ def delete_options(request: Request, given: Document) -> DeleteOptions:
     """Returns the options of a deletion, from its query and its body. Raises ApiError 400, 422."""
     _check_types(given)
     query = request.query
-    policy = query.get("propagationPolicy") or given.get("propagationPolicy")
+    policy, orphans = query.get("propagationPolicy") or given.get("propagationPolicy"), given.get("orphanDependents")
     errors: list[FieldError] = []
-    if policy is not None and given.get("orphanDependents") is not None:
+    if policy is not None and orphans is not None:
         errors.append(
             invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
         )
-    elif policy not in (None, "Background", "Foreground", "Orphan"):
-        errors.append(unsupported("propagationPolicy", policy, ("Background", "Foreground", "Orphan", "nil")))
+    elif policy not in (None, *POLICIES):
+        errors.append(unsupported("propagationPolicy", policy, (*POLICIES, "nil")))
     dry_run = [*request.dry_run, *(given.get("dryRun") or ())]
     errors += _dry_run_errors(dry_run)
     if errors:
@@ -125,6 +126,7 @@ def delete_options(request: Request, given: Document) -> DeleteOptions:
         uid=conditions.get("uid") or "",
         version=conditions.get("resourceVersion") or "",
         grace_seconds=given.get("gracePeriodSeconds") if grace is None else grace,
+        policy=(policy or "") if orphans is None else ORPHAN if orphans else BACKGROUND,
         dry_run=bool(dry_run),
     )
 

@@ -5,6 +5,7 @@ from http import HTTPStatus
 from typing import Final
 
 from nodeagent.apiserver.machinery.acceptance import WriteOptions
+from nodeagent.apiserver.machinery.dependents import BACKGROUND
 from nodeagent.apiserver.machinery.registry import Registry
 from nodeagent.apiserver.machinery.write_rules import DeleteOptions
 from nodeagent.apiserver.storage.records import Event
@@ -54,7 +55,7 @@ class NamespaceDeletion:
                 try:
                     # The namespace is being deleted, so pods get no grace period.
                     outcome = await self._registry.delete(
-                        resource, name, path.partition("/")[2], DeleteOptions(grace_seconds=0)
+                        resource, name, path.partition("/")[2], DeleteOptions(grace_seconds=0, policy=BACKGROUND)
                     )
                     left += not outcome.gone
                 except ApiError as error:

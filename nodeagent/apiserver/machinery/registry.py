@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from nodeagent.apiserver.machinery import managed
 from nodeagent.apiserver.machinery.acceptance import WriteOptions, accept, check
 from nodeagent.apiserver.machinery.commits import Commits, Written
+from nodeagent.apiserver.machinery.dependents import hold
 from nodeagent.apiserver.machinery.joint_writes import JointWrites
 from nodeagent.apiserver.machinery.request_worker import Worker
 from nodeagent.apiserver.machinery.write_rules import (
@@ -65,7 +66,10 @@ class Chance(Protocol):
 
 
 class Registry:
-    """Changes objects in a store. Every method raises ApiError with the Status that the client receives."""
+    """Changes objects in a store. Every method raises ApiError with the Status that the client receives.
+
+    has_collector: whether a garbage collector works on the objects; it removes the finalizers for dependents.
+    """
 
     def __init__(
         self,
@@ -77,12 +81,14 @@ class Registry:
         clock: Callable[[], float],
         worker: Worker,
         is_beside_others: Callable[[], bool] = lambda: False,
+        has_collector: bool = False,
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._chance = chance
         self._clock = clock
         self._worker = worker
+        self._has_collector = has_collector
         self._commits = Commits(store, writes, worker, is_beside_others)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Record:
@@ -253,13 +259,20 @@ class Registry:
         meta = live["metadata"]
         life = resource.life
         grace = life.grace_seconds(live, options.grace_seconds)
-        if not life.is_held(live) and grace == 0:
-            return None
         already = meta.get("deletionTimestamp")
-        if already and meta.get("deletionGracePeriodSeconds", 0) <= grace:
+        left = meta.get("deletionGracePeriodSeconds", 0) if already else 0
+        if left and left <= grace:
             return live
         marked: Document = copy(live)
+        if self._has_collector and resource.has_dependents:
+            hold(marked, options.policy)
+        if not life.is_held(marked) and grace == 0:
+            return None
+        if already and left <= grace:
+            return marked
         marked["metadata"]["deletionTimestamp"] = rfc3339(int(self._clock()) + grace)
+        if not already and resource.generation_of:
+            marked["metadata"]["generation"] = meta.get("generation", 1) + 1
         life.mark(marked, grace)
         return marked
 

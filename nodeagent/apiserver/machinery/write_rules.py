@@ -11,11 +11,13 @@ from nodeagent.kinds.description.status import ApiError, bad_request, conflict, 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """Preconditions and grace period of a deletion."""
+    """Preconditions and grace period of a deletion. policy: what becomes of dependents (`dependents.py`), empty if the client did not
+    say."""
 
     uid: str = ""
     version: str = ""
     grace_seconds: int | None = None
+    policy: str = ""
     dry_run: bool = False
 
 

@@ -49,6 +49,8 @@ def finalizers(found: list[str], field: str) -> Iterator[FieldError]:
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
             yield invalid(f"{field}[{index}]", finalizer, why)
+    if {"orphan", "foregroundDeletion"} <= set(found):
+        yield invalid(field, found, "finalizer orphan and foregroundDeletion cannot be both set")
 
 
 def new_finalizers(document: Document, old: Document) -> list[FieldError]:

@@ -132,6 +132,8 @@ class Resource:
     """Subresources beside the status."""
     own_life: KindLife | None = None
     """The kind's own part in writes; None: nothing but that a status is written through its subresource only."""
+    has_dependents: bool = True
+    """Other objects may name it as their owner, so a deletion may wait for them."""
     holds_addresses: bool = False
     """Its objects hold cluster addresses and node ports, which are written in the same transaction."""
 

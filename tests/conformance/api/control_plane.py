@@ -63,7 +63,11 @@ def running(programs: Path, place: Path) -> Iterator[ControlPlane]:
         command = [sys.executable, "-m", "nodeagent", "apiserver", "--listen", f"{host.address}:6443"]
         command += ["--data-dir", str(place / "data"), "--storage", "memory", "--kubeconfig-out", str(kubeconfig)]
         stack.enter_context(
-            _process(host, [*command, "--service-cluster-ip-range", _RANGES, *_SHORT_HISTORY], place / "server.log")
+            _process(
+                host,
+                [*command, "--service-cluster-ip-range", _RANGES, *_SHORT_HISTORY, "--enable-garbage-collector"],
+                place / "server.log",
+            )
         )
         until(kubeconfig.exists, f"our server does not start, see {place / 'server.log'}")
         document = yaml.safe_load(kubeconfig.read_text())

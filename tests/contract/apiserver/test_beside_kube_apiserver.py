@@ -20,6 +20,7 @@ import yaml
 
 from nodeagent.apiserver.addresses.port_bitmap import PortBitmap
 from nodeagent.lab.net.network_namespaces import inside
+from tests.harness.deletions import CONFIGMAPS, CONTRARY, DELETIONS, delete
 from tests.harness.effort import at_length
 from tests.harness.etcd import EtcdCluster, needs_etcd
 from tests.harness.etcd import running as etcd
@@ -50,7 +51,7 @@ class Ours:
             *(*host.prefix, sys.executable, "-m", "nodeagent", "apiserver"),
             *("--storage", "etcd", "--etcd-servers", cluster, "--service-cluster-ip-range", RANGES),
             *("--listen", f"{host.address}:6443", "--data-dir", str(place / "data")),
-            *("--kubeconfig-out", str(place / "kubeconfig")),
+            *("--kubeconfig-out", str(place / "kubeconfig"), "--enable-garbage-collector"),
         ]
         self.start()
 
@@ -154,6 +155,7 @@ def played(tmp_path: Path, network: Hosts) -> None:
     with side_by_side(tmp_path, network) as both:
         there, here = (host.address for host in network.members[1:])
         until(lambda: both.endpoints() == {(there, here)}, "not both are among the endpoints")
+        hold_for_dependents(both)
         create_quietly(both)
         share_ports(both)
         stay_among_the_endpoints(both, there, here)
@@ -168,6 +170,16 @@ def played(tmp_path: Path, network: Hosts) -> None:
             time.sleep(REPAIR_SECONDS)
             assert both.recorded() == before == both.taken()
         assert both.theirs.said(*SPOILED) == []
+
+
+def hold_for_dependents(both: Both) -> None:
+    """Deletions leave the same finalizers, and the same is refused."""
+    wanted = [one.left for one in DELETIONS]
+    for name, api in zip(("theirs", "ours"), both.apis, strict=True):
+        assert [delete(api.call, one, f"{name}-") for one in DELETIONS] == wanted
+        contrary = {"name": f"{name}-both", "finalizers": ["orphan", "foregroundDeletion"]}
+        status, refused = api.call("POST", CONFIGMAPS, {"metadata": contrary})
+        assert (status, CONTRARY in refused["message"]) == (422, True)
 
 
 def create_quietly(both: Both) -> None:
