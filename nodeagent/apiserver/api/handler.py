@@ -26,7 +26,13 @@ from nodeagent.apiserver.api.discovery import (
 from nodeagent.apiserver.api.health_checks import CHECKS, HealthChecks
 from nodeagent.apiserver.api.impersonation import acting_user
 from nodeagent.apiserver.api.intake import Intake
-from nodeagent.apiserver.api.protobuf_answers import ProtobufAnswers, ProtobufWatch, json_equivalent, wants_protobuf
+from nodeagent.apiserver.api.protobuf_answers import (
+    ProtobufAnswers,
+    ProtobufWatch,
+    json_equivalent,
+    prefers_protobuf,
+    wants_protobuf,
+)
 from nodeagent.apiserver.api.replies import (
     JSON,
     NextPiece,
@@ -245,19 +251,33 @@ class ApiHandler:
         if not verb:
             raise method_not_allowed()
         accept = request.headers.get("Accept", "")
-        in_protobuf = wants_protobuf(accept)
-        if in_protobuf:
-            accept = json_equivalent(accept)
-        elif not accepts_json(accept):
+        if wants_protobuf(accept) or (verb in ("get", "list", "watch") and prefers_protobuf(accept)):
+            return await self._handle_in_protobuf(request, about, target, resource, user, accept)
+        if not accepts_json(accept):
             raise not_acceptable(ACCEPTED)
+        return await self._handle(request, about, target, resource, user, accept)
 
+    async def _handle_in_protobuf(
+        self,
+        request: web.BaseRequest,
+        about: _ParsedRequest,
+        target: Target,
+        resource: Resource,
+        user: User,
+        accept: str,
+    ) -> Answer:
+        in_json = json_equivalent(accept)
         try:
-            answer = await self._handle(request, about, target, resource, user, accept)
+            answer = await self._handle(request, about, target, resource, user, in_json)
         except ApiError as error:
-            if not in_protobuf:
-                raise
             answer = error_reply(error)
-        return await self._protobuf.answer(answer, resource) if in_protobuf else answer
+        try:
+            return await self._protobuf.answer(answer, resource)
+        except ApiError:
+            # The list is too long for protobuf.
+            if about.verb != "list" or not accepts_json(accept):
+                raise
+            return await self._handle(request, about, target, resource, user, accept)
 
     async def _handle(
         self,

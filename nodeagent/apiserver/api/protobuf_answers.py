@@ -1,4 +1,4 @@
-"""Responses in protobuf, for clients that accept nothing else: converted from the JSON response."""
+"""Responses in protobuf, for clients that accept nothing else or want metadata in it: converted from the JSON response."""
 
 import asyncio
 from collections.abc import Mapping
@@ -6,8 +6,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from nodeagent.apiserver.api import metadata_only
 from nodeagent.apiserver.api.replies import Reply
-from nodeagent.apiserver.api.request_target import accepts_json, parse_accept
+from nodeagent.apiserver.api.request_target import ANSWERED_IN_JSON, accepts_json, parse_accept
 from nodeagent.apiserver.api.watches import Stream, Watch
 from nodeagent.apiserver.machinery.request_worker import Worker
 from nodeagent.apiserver.machinery.schema.protobuf import MEDIA_TYPE
@@ -27,6 +28,17 @@ _AT_A_TIME: Final = 2
 def wants_protobuf(accept: str) -> bool:
     """Returns whether the client accepts protobuf but not JSON. If it accepts both, it gets JSON, which is stored encoded."""
     return not accepts_json(accept) and any(entry.media_type == MEDIA_TYPE for entry in parse_accept(accept))
+
+
+def prefers_protobuf(accept: str) -> bool:
+    """Returns whether the client names protobuf first and wants metadata only. Metadata is made for each client, in any form;
+    whole objects are sent in JSON to a client that accepts it."""
+    for entry in parse_accept(accept):
+        if entry.media_type in ANSWERED_IN_JSON:
+            return False
+        if entry.media_type == MEDIA_TYPE:
+            return entry.parameters.get("as") in (metadata_only.KIND, metadata_only.LIST_KIND)
+    return False
 
 
 def json_equivalent(accept: str) -> str:

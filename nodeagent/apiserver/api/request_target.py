@@ -14,7 +14,7 @@ _MOST_DIGITS: Final = 64
 _DURATION: Final = re.compile(r"[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h))+)", re.ASCII)
 _META: Final = "meta.k8s.io"
 _META_VERSIONS: Final = ("v1", "v1beta1")
-_ANSWERED_IN_JSON: Final = ("application/json", "*/*", "application/*", "application/yaml")
+ANSWERED_IN_JSON: Final = ("application/json", "*/*", "application/*", "application/yaml")
 """Media types that are answered with JSON."""
 ACCEPTED: Final = f"only the following media types are accepted: application/json, {MEDIA_TYPE}"
 _MOST_WORDS: Final = 3
@@ -129,7 +129,7 @@ def shape_of(header: str, shapes: Collection[str]) -> Shape | None:
     wanted = parse_accept(header)
     for accepted in wanted:
         asked = accepted.parameters.get("as")
-        if accepted.media_type not in _ANSWERED_IN_JSON:
+        if accepted.media_type not in ANSWERED_IN_JSON:
             continue
         if asked is None:
             return None
@@ -155,7 +155,7 @@ def accepts_json(header: str) -> bool:
     """Returns whether an Accept header allows JSON in any form."""
     if not header:
         return True
-    return any(accepted.media_type in _ANSWERED_IN_JSON for accepted in parse_accept(header))
+    return any(accepted.media_type in ANSWERED_IN_JSON for accepted in parse_accept(header))
 
 
 def as_text(received: str) -> str:

@@ -15,6 +15,7 @@ from nodeagent.apiserver.machinery.schema.protobuf import MEDIA_TYPE, read_objec
 from nodeagent.apiserver.machinery.schema.protobuf_writing import write_object
 from nodeagent.kinds.catalog import all_kinds
 from nodeagent.kinds.description.decoding import normalise
+from nodeagent.kinds.description.shared import ANSWERS
 from nodeagent.kinds.description.status import ApiError
 
 RECORDED = json.loads((Path(__file__).parents[2] / "unit/apiserver/protobuf_objects.json").read_text())
@@ -97,6 +98,47 @@ def test_a_list_its_pages_and_its_metadata(api: Any, demo: str) -> None:
     shown = api.call("GET", f"{path}?limit=1", headers=partial)
     assert b"PartialObjectMetadataList" in shown.body
     assert b"\x00\x01\x02" not in shown.body
+
+
+METADATA = f"{MEDIA_TYPE};as={{0}};g=meta.k8s.io;v=v1,application/json;as={{0}};g=meta.k8s.io;v=v1,application/json"
+"""What client-go's metadata client asks for."""
+
+
+def test_metadata_only_comes_in_protobuf_where_it_is_named_first(api: Any, demo: str) -> None:
+    path = f"/api/v1/namespaces/{demo}/secrets"
+    api.call("POST", path, {"metadata": {"name": "a"}, "data": {"k": "AAEC"}})
+    meta = api.get(f"{path}/a")["metadata"]
+    struct = ANSWERS["PartialObjectMetadata"]
+    one = {"Accept": METADATA.format("PartialObjectMetadata")}
+    got = api.call("GET", f"{path}/a", headers=one)
+    assert got.headers["Content-Type"] == MEDIA_TYPE
+    assert normalise(struct, read_object(struct, got.body))["metadata"] == meta
+    many = api.call("GET", path, headers={"Accept": METADATA.format("PartialObjectMetadataList")})
+    envelope = dict(fields(many.body[4:]))
+    assert dict(fields(envelope[1])) == {1: b"meta.k8s.io/v1", 2: b"PartialObjectMetadataList"}
+    assert [number for number, _ in fields(envelope[2])] == [1, 2]
+    watched = api.call("GET", f"{path}?watch=1&timeoutSeconds=1", headers=one)
+    assert watched.headers["Content-Type"] == f"{MEDIA_TYPE};stream=watch"
+    event = dict(fields(watched.body[4:]))
+    shown = dict(fields(event[2]))[1]
+    assert normalise(struct, read_object(struct, shown))["metadata"] == meta
+    refused = api.call("GET", f"{path}/missing", headers=one)
+    assert (refused.status, refused.headers["Content-Type"]) == (404, MEDIA_TYPE)
+
+
+def test_metadata_that_is_too_long_for_protobuf_comes_in_json(start: Any) -> None:
+    api = start(in_memory=True)
+    path = "/api/v1/namespaces/default/configmaps"
+    long = {"note": "x" * 250_000}
+    for number in range(70):
+        made = api.call("POST", path, {"metadata": {"name": f"long-{number}", "annotations": long}})
+        assert made.status == 201
+    accept = METADATA.format("PartialObjectMetadataList")
+    found = api.call("GET", path, headers={"Accept": accept})
+    assert (found.status, found.headers["Content-Type"]) == (200, "application/json")
+    assert (found.json["kind"], len(found.json["items"])) == ("PartialObjectMetadataList", 71)
+    page = api.call("GET", f"{path}?limit=10", headers={"Accept": accept})
+    assert (page.status, page.headers["Content-Type"]) == (200, MEDIA_TYPE)
 
 
 def test_a_watch_is_told_in_frames(api: Any, demo: str) -> None:
