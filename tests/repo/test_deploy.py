@@ -81,6 +81,18 @@ def test_every_variant_runs_the_agent_with_options_that_it_has(tmp_path: Path, c
 
 
 @needs_kubectl
+@each_variant
+def test_everything_is_in_the_namespace_of_the_agent(tmp_path: Path, components: tuple[str, ...]) -> None:
+    """What names none goes where the administrator happens to be: a Service there finds no pods."""
+    namespaces = {
+        one["kind"]: one["metadata"].get("namespace")
+        for one in rendered(tmp_path, *components)
+        if not one["kind"].startswith("Cluster")
+    }
+    assert set(namespaces.values()) == {"kube-system"}, namespaces
+
+
+@needs_kubectl
 def test_the_configuration_is_where_the_agent_looks_for_it(tmp_path: Path) -> None:
     documents = rendered(tmp_path)
     pod = pod_of(documents)
