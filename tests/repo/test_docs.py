@@ -204,6 +204,15 @@ def test_every_decision_is_in_the_index_with_its_title() -> None:
     assert len(set(numbers)) == len(numbers)
 
 
+@pytest.mark.parametrize("path", sorted(DECISIONS.glob("0*.md")), ids=lambda path: path.name[:4])
+def test_a_decision_has_the_form_that_the_index_describes(path: Path) -> None:
+    text = path.read_text()
+    said = [bold or heading for bold, heading in re.findall(r"^(?:\*\*([^*]+)\.\*\*|## (.+)$)", text, re.MULTILINE)]
+    assert {"Decision", "Why"} <= set(said), f"{path.name} has {said}"
+    assert not {"What", "What was decided", "What was rejected", "Price", "Status"} & set(said)
+    assert "\nStatus:" not in text
+
+
 def statements() -> dict[str, list[int]]:
     """Section of docs/semantics.md → the numbers of its statements."""
     found: dict[str, list[int]] = {}
