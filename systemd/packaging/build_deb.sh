@@ -69,9 +69,7 @@ complete zsh usr/share/zsh/vendor-completions/_nodeagent
 complete fish usr/share/fish/vendor_completions.d/nodeagent.fish
 
 documents=$root/usr/share/doc/nodeagent
-install -d "$documents/examples"
-install -m 644 docs/*.md README.md "$documents"
-install -m 644 docs/examples/* "$documents/examples"
+"$python" systemd/packaging/documents.py "$documents"
 install -m 644 systemd/packaging/debian/copyright "$documents/copyright"
 gzip -9 -n <CHANGELOG.md >"$documents/changelog.gz"
 "$python" systemd/packaging/sbom.py >"$documents/nodeagent.cdx.json"

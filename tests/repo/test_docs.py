@@ -1,6 +1,8 @@
 """The documents are true where a program can tell: links, files, commands, options, manifests, decisions."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,16 +68,30 @@ def code_of(text: str) -> Iterator[str]:
 
 @each_document()
 def test_links_lead_somewhere(document: Path) -> None:
+    follow_links(document, ROOT)
+
+
+def follow_links(document: Path, root: Path) -> int:
+    """Returns how many links the document has; each leads to a file below `root`, and to a heading that is there."""
     text = FENCE.sub("", document.read_text())
-    for link in LINK.findall(text):
-        if "://" in link:
-            continue
+    links = [link for link in LINK.findall(text) if "://" not in link]
+    for link in links:
         target, _, anchor = link.partition("#")
         path = (document.parent / target).resolve() if target else document
         assert path.exists(), f"{link}: there is no {path}"
-        assert path.is_relative_to(ROOT), f"{link} leaves the repository"
+        assert path.is_relative_to(root), f"{link} leaves the repository"
         if anchor:
             assert anchor in anchors(path.read_text()), f"{link}: no such heading"
+    return len(links)
+
+
+def test_links_in_the_documents_of_the_package_lead_somewhere(tmp_path: Path) -> None:
+    script = ROOT / "systemd" / "packaging" / "documents.py"
+    subprocess.run([sys.executable, str(script), str(tmp_path)], check=True)
+    found = sum(follow_links(document, tmp_path) for document in tmp_path.rglob("*.md"))
+    assert found > 100
+    assert "[docs/commands.md](docs/commands.md)" in (tmp_path / "README.md").read_text()
+    assert "(CONTRIBUTING.md)" not in (tmp_path / "README.md").read_text()
 
 
 @each_document()
