@@ -1,4 +1,4 @@
-"""Keys and certificates, made by the `openssl` program (docs/decisions/0040-openssl-makes-the-certificates.md). Every call blocks."""
+"""Makes keys and certificates with the `openssl` program (docs/decisions/0040-openssl-makes-the-certificates.md). Every call blocks."""
 
 import subprocess
 from pathlib import Path
@@ -9,21 +9,21 @@ _SECONDS = 20.0
 
 
 class CertificateFailed(Exception):
-    """openssl did not do it; the text says why."""
+    """openssl failed; the text says why."""
 
 
 def certificate(directory: Path, name: str) -> Path:
-    """Returns where the certificate of that name is."""
+    """Returns the path of the certificate of that name."""
     return directory / f"{name}.crt"
 
 
 def key(directory: Path, name: str) -> Path:
-    """Returns where its key is."""
+    """Returns the path of its key."""
     return directory / f"{name}.key"
 
 
 def make_authority(directory: Path, subject: str = f"/CN={AUTHORITY}", *, days: int = 365) -> None:
-    """Makes the authority of the directory. Raises CertificateFailed."""
+    """Creates the certificate authority of the directory. Raises CertificateFailed."""
     _make(
         directory,
         AUTHORITY,
@@ -35,7 +35,7 @@ def make_authority(directory: Path, subject: str = f"/CN={AUTHORITY}", *, days: 
 
 
 def make_certificate(directory: Path, name: str, subject: str, *extensions: str, days: int = 365) -> None:
-    """Makes a certificate that the authority of the directory signs.
+    """Creates a certificate that the authority of the directory signs.
 
     extensions: as openssl-req(1) takes them, such as ``subjectAltName=IP:192.0.2.1``.
     Raises CertificateFailed.
@@ -51,7 +51,7 @@ def _make(directory: Path, name: str, subject: str, days: int, *extensions: str,
 
 
 def openssl(*arguments: str) -> str:
-    """Returns what openssl prints; only its user can read the files that it makes. Raises CertificateFailed."""
+    """Returns the output of openssl; only the user of this process can read the files that it makes. Raises CertificateFailed."""
     try:
         ran = subprocess.run(  # noqa: S603 - openssl, and arguments of our own
             ["openssl", *arguments],  # noqa: S607 - where the system has it

@@ -55,7 +55,7 @@ def interface_state(found: InterfaceFound) -> str:
     if link.resolves:
         wrong.append("answers ARP and neighbour discovery")
     if link.alias != MARK:
-        wrong.append(f"has not the alias {MARK}")
+        wrong.append(f"lacks the alias {MARK}")
     return ", ".join(wrong) or RIGHT
 
 

@@ -1,7 +1,7 @@
 """Decides when a pass waits so that several changes share it. Pure.
 
-A pass costs most of its processor time once, however many Services changed. A change alone is programmed at once, and so are
-a few in a row. While changes come faster than passes are granted, a pass waits for the next grant and takes all that came.
+A pass costs most of its processor time once, however many Services changed. A single change is programmed at once, and so are
+a few in a row. While changes come faster than passes are granted, a pass waits for the next grant and takes all changes until then.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ class PassSpacing:
 
     def __init__(self) -> None:
         self._all_granted_at = 0.0
-        """When all grants would be there again if no pass took one. Each pass moves it by SPACING_SECONDS."""
+        """The time at which all grants are available again if no pass takes one. Each pass moves it by SPACING_SECONDS."""
 
     def wait_seconds(self, now: float) -> float:
         """Returns how long the next pass waits for a grant."""

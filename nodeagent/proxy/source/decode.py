@@ -99,7 +99,7 @@ class ObjectDecoder(Generic[O]):
         """Raises MalformedAnswerError for a list of another kind, as from a misdirecting proxy: it must not look like an empty list of
         ours."""
         if kind not in self._list_kinds:
-            raise MalformedAnswerError(f"a {kind!r:.60} where a list of another kind was asked for")
+            raise MalformedAnswerError(f"a {kind!r:.60} instead of the requested list")
 
     def object(self, raw: Raw | bytes) -> O | Undecodable:
         """Returns the object, or why it cannot be used."""

@@ -259,7 +259,7 @@ class Informer(Generic[O]):
             logger.debug("selectors refused again resource=%s error=%s", self._resource.name, error)
             self._selectors_due = loop.time() + self._looks_for_selectors.next_seconds()
         else:
-            logger.info("the server takes selectors again resource=%s", self._resource.name)
+            logger.info("the server accepts selectors again resource=%s", self._resource.name)
             self._looks_for_selectors.reset()
             self._protocol.use_selectors_again()
 

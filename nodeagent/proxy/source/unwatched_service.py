@@ -34,7 +34,7 @@ async def ask_api_server(client: Lister, key: ObjectKey) -> UnwatchedService:
     except KubeError as error:
         return UnwatchedService(silence=str(error))
     except TimeoutError:
-        return UnwatchedService(silence=f"the API server said nothing for {ANSWER_SECONDS:g} s")
+        return UnwatchedService(silence=f"the API server did not answer within {ANSWER_SECONDS:g} s")
 
 
 async def _list(client: Lister, kind: type[O], path: str, selector: tuple[str, str]) -> list[O]:

@@ -106,7 +106,7 @@ def read_query(packet: bytes) -> Query:
 
 
 def question_of(name: bytes, kind: int) -> bytes:
-    """Returns name, type and class IN as they stand in a message."""
+    """Returns name, type and class IN as in a message."""
     return name + kind.to_bytes(2, "big") + CLASS_IN.to_bytes(2, "big")
 
 

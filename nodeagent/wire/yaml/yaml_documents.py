@@ -223,12 +223,12 @@ class _Builder:
 
     def _sequence(self, node: yaml.Node) -> Value:
         if node.tag != _TAG + "seq":
-            raise UnreadableNode(node, f"the tag {node.tag} means nothing here")
+            raise UnreadableNode(node, f"the tag {node.tag} is not supported")
         return [self.value(entry) for entry in node.value]
 
     def _mapping(self, node: yaml.MappingNode) -> Value:
         if node.tag != _TAG + "map":
-            raise UnreadableNode(node, f"the tag {node.tag} means nothing here")
+            raise UnreadableNode(node, f"the tag {node.tag} is not supported")
         entries: dict[str, Value] = {}
         merged: dict[str, Value] = {}
         for key, value in node.value:
@@ -270,7 +270,7 @@ def tagged_scalar(tag: str, text: str) -> bool | int | float | str | None:
         return text
     types = _TYPED.get(tag)
     if types is None:
-        raise ValueError(f"the tag {tag} means nothing here")
+        raise ValueError(f"the tag {tag} is not supported")
     value = plain_scalar(text)
     if value is not None and type(value) not in types:
         raise ValueError(f"{text!r} is not what its tag {tag} says")

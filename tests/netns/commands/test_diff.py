@@ -140,7 +140,7 @@ def test_an_address_that_another_changed_is_told(
     [
         ("ip link del nodeagent0", "is not there", True),
         ("ip link set nodeagent0 down", "is down", False),
-        ("ip link set nodeagent0 alias theirs", "has not the alias nodeagent", False),
+        ("ip link set nodeagent0 alias theirs", "lacks the alias nodeagent", False),
         (
             "ip link del nodeagent0; ip link add nodeagent0 type veth peer name other",
             "is not the agent's: it is of kind veth, not dummy or bridge",

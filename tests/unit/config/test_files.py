@@ -67,7 +67,7 @@ def test_all_problems_of_a_file_are_reported_at_their_lines(own: Load, refused: 
         ),
         pytest.param(
             "logging:\n  level: !mine x",
-            "svc.yaml:4: logging.level: cannot be read: the tag !mine means nothing here",
+            "svc.yaml:4: logging.level: cannot be read: the tag !mine is not supported",
             id="unknown tag",
         ),
     ],

@@ -312,7 +312,7 @@ def test_a_server_without_tls_has_neither_name_nor_trust() -> None:
     ("document", "why"),
     [
         pytest.param({}, "current-context: not set", id="empty"),
-        pytest.param({"current-context": "x", "contexts": []}, "contexts: none is named 'x'", id="unknown"),
+        pytest.param({"current-context": "x", "contexts": []}, "contexts: no entry is named 'x'", id="unknown"),
         pytest.param([], "expected object, got array", id="list"),
     ],
 )

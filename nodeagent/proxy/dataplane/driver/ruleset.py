@@ -114,7 +114,7 @@ class Ruleset:
             rejections, echoes = self._answers(first, transaction.messages)
         if rejections:
             if generation is not None and rejections[0].about == _BATCH and rejections[0].errno == errno.ERESTART:
-                raise StaleGeneration("somebody else changed the ruleset first")
+                raise StaleGeneration("another process changed the ruleset first")
             if all(item.errno == errno.EPERM for item in rejections):
                 raise NotPermitted(_NO_CAPABILITY if rejections[0].about == _BATCH else OWNED_BY_ANOTHER)
             raise CommitRejected(tuple(rejections))

@@ -51,7 +51,7 @@ class AgentFigures:
         self._build = gauge("nodeagent_build_info", "1; the version is a label", "version", values={(version,): 1})
         self._commit = Histogram(
             "nodeagent_commit_duration_seconds",
-            "From the plan to the kernel's word that it holds: syncs that changed something",
+            "From the plan to the kernel's confirmation: syncs that changed something",
             COMMIT_SECONDS,
             ("ip_family",),
         )
@@ -124,7 +124,9 @@ class AgentFigures:
 
     def _of_resources(self, now: float) -> Iterator[Instrument]:
         relists = counter("nodeagent_relists_total", "Full lists after the first", "resource")
-        age = gauge("nodeagent_watch_age_seconds", "Since the server last said anything of a resource", "resource")
+        age = gauge(
+            "nodeagent_watch_age_seconds", "Time since the server last sent anything about a resource", "resource"
+        )
         for one in self._views.following():
             relists.set(max(0, one.lists - 1), one.resource)
             if one.last_received is not None:

@@ -1,4 +1,4 @@
-"""Changes of objects as kube-proxy counts them: those that came, those that wait for a pass, and when a pass was last asked for."""
+"""Metrics of changes of objects, under kube-proxy's names: received changes, waiting services, and when a pass was last requested."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -22,7 +22,8 @@ class ChangeFigures:
         self._waiting: dict[str, set[ObjectKey]] = {"endpoint": set(), "service": set()}
         self._queued = gauge(f"{PREFIX}_last_queued_timestamp_seconds", "When a sync was last asked for", "ip_family")
         self._changes = {
-            what: counter(f"{PREFIX}_{what}_changes_total", f"Changes of {what}s that came") for what in self._waiting
+            what: counter(f"{PREFIX}_{what}_changes_total", f"Changes of {what}s that were received")
+            for what in self._waiting
         }
         for what in self._changes.values():
             what.set(0.0)
@@ -37,12 +38,12 @@ class ChangeFigures:
             self._queued.set(now, family)
 
     def pass_ended(self) -> None:
-        """Forgets the services that wait no longer."""
+        """Drops the services that do not wait any more."""
         for waiting in self._waiting.values():
             waiting.intersection_update([key for key in waiting if self._is_dirty(key)])
 
     def instruments(self) -> Iterator[Instrument]:
-        """All of them, as they are now."""
+        """Yields all of them, as they are now."""
         yield self._queued
         for what, waiting in self._waiting.items():
             yield self._changes[what]

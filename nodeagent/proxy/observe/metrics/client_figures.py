@@ -26,5 +26,5 @@ class ClientFigures:
         self._seconds.observe(seconds, method, host)
 
     def instruments(self) -> Iterator[Instrument]:
-        """All of them, as they are now."""
+        """Yields all of them, as they are now."""
         yield from (self._requests, self._seconds)

@@ -57,7 +57,7 @@ class KubeProxyFigures:
         )
         self._programming = Histogram(
             "kubeproxy_network_programming_duration_seconds",
-            "From the change of an endpoint in the cluster to its being programmed here",
+            "From the change of an endpoint in the cluster until it is programmed here",
             PROGRAMMING_SECONDS,
             ("ip_family",),
         )

@@ -25,7 +25,7 @@ class NameFigures:
         upstream = counts.upstream
         zones = ("server", "zones", "view")
         for name, text, value in (
-            ("coredns_cache_requests_total", "Queries for names of others", upstream.requests),
+            ("coredns_cache_requests_total", "Queries for names outside the cluster", upstream.requests),
             (
                 "coredns_cache_misses_total",
                 "Of them those that were not in the cache",
@@ -36,8 +36,8 @@ class NameFigures:
             yield _one(name, text, zones, ("", ".", _VIEW), value)
         for name, text, value in (
             ("coredns_forward_max_concurrent_rejects_total", "Turned away: too many at once", upstream.rejected),
-            ("nodeagent_dns_upstream_failures_total", "Questions that nobody answered", upstream.failures),
-            ("nodeagent_dns_upstream_hedged_total", "Questions of which a second server was asked", upstream.hedged),
+            ("nodeagent_dns_upstream_failures_total", "Upstream queries that no server answered", upstream.failures),
+            ("nodeagent_dns_upstream_hedged_total", "Upstream queries that a second server was asked", upstream.hedged),
             ("nodeagent_dns_unserved_total", "Queries of clients that are not served, refused", counts.unserved),
             ("nodeagent_dns_dropped_total", "Packets that got no reply", counts.dropped),
             ("nodeagent_dns_killed_total", "Processes that answered nothing and were killed", counts.killed),
@@ -46,7 +46,7 @@ class NameFigures:
         down: dict[tuple[str, ...], float] = {(server,): 1.0 for server in upstream.down}
         yield gauge("nodeagent_dns_upstream_down", "1 for a resolver that does not answer", "to", values=down)
         for name, text, held in (
-            ("nodeagent_dns_cache_entries", "Answers of others that are kept", upstream.cached),
+            ("nodeagent_dns_cache_entries", "Upstream answers in the cache", upstream.cached),
             ("nodeagent_dns_cache_bytes", "Their bytes", upstream.cached_bytes),
             ("nodeagent_dns_prepared_bytes", "Bytes of prepared answers", counts.prepared_bytes),
             ("nodeagent_dns_services", "Services with names", counts.services),

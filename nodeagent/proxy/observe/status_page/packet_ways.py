@@ -71,8 +71,8 @@ def _picking(frontend: Frontend, route: Route) -> list[Step]:
     count = len(route.backends)
     if not count:
         if route.otherwise is Unserved.REFUSE:
-            return [Step("refuse", "nobody serves: a TCP reset, or ICMP port unreachable")]
-        return [Step("discard", "nobody serves on this node, others do: dropped silently")]
+            return [Step("refuse", "no endpoints: a TCP reset, or ICMP port unreachable")]
+        return [Step("discard", "no endpoint on this node, but on others: dropped silently")]
     chain = f"{'sticky' if frontend.affinity_seconds is not None else 'pick'}-{count}"
     steps = []
     if frontend.affinity_seconds is not None:

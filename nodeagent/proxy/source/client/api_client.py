@@ -282,7 +282,7 @@ class ApiClient:
             await asyncio.sleep(self._failover.home * (0.5 + self._chance()))
             home = self._servers.home
             if home != self._servers.current and await self._is_ready(home):
-                self._use(home, "back where this agent belongs")
+                self._use(home, "this agent's home server is ready again")
             if home == self._servers.current:
                 self._away.clear()
 

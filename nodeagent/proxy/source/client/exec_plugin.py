@@ -120,7 +120,7 @@ class ExecPlugin:
         try:
             answer = msgspec.json.decode(output, type=_ExecCredential)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self._failure(f"its output is no ExecCredential: {error}") from error
+            raise self._failure(f"its output is not an ExecCredential: {error}") from error
         if answer.kind != "ExecCredential" or answer.api_version != self._command.api_version:
             wanted = f"ExecCredential of {self._command.api_version}"
             raise self._failure(f"its output is {answer.kind} of {answer.api_version}, not {wanted}")

@@ -260,7 +260,7 @@ def _find(file: _File, section: str, entries: list[N] | None, name: str, asked_b
     for index, entry in enumerate(entries or []):
         if entry.name == name:
             return f"{section}[{index}]", entry
-    raise file.error(section, f"none is named {name!r}{asked_by}")
+    raise file.error(section, f"no entry is named {name!r}{asked_by}")
 
 
 def _server(file: _File, at: str, server: str) -> str:

@@ -69,7 +69,7 @@ def decode(content: bytes) -> tuple[Head, Iterator[Sequence[SavedObject]]]:
     """
     first, _, rest = content.partition(b"\n")
     if not first.startswith(_MAGIC):
-        raise StateUnusable("is damaged: it does not begin as one")
+        raise StateUnusable("is damaged: it does not begin like a saved state")
     if first != _MAGIC + _FORMAT:
         raise StateUnusable("was saved by a release with another format")
     digest, packed = rest[:_DIGEST_BYTES], rest[_DIGEST_BYTES + 1 :]

@@ -93,7 +93,7 @@ def test_ipv6_is_not_missed_where_the_interface_may_not_carry_it() -> None:
         (OURS, None, RIGHT),
         (None, None, "is not there"),
         (OURS._replace(up=False, resolves=True), None, "is down, answers ARP and neighbour discovery"),
-        (OURS._replace(alias=""), None, "has not the alias nodeagent"),
+        (OURS._replace(alias=""), None, "lacks the alias nodeagent"),
         (OURS._replace(kind="veth"), "is of kind veth", "is not the agent's: it is of kind veth"),
     ],
 )

@@ -151,9 +151,9 @@ def exec_user(**more: Any) -> dict[str, Any]:
         pytest.param("[]", "expected object, got array", id="a list"),
         pytest.param("0x_", "expected object, got str", id="a number without digits"),
         pytest.param("!!int ", "the file is empty", id="a number that is empty"),
-        pytest.param("!!timestamp x", "line 1: the tag tag:yaml.org,2002:timestamp means nothing here", id="a tag"),
+        pytest.param("!!timestamp x", "line 1: the tag tag:yaml.org,2002:timestamp is not supported", id="a tag"),
         pytest.param("a: 1\n---\nb: 2", "more than one YAML document", id="two documents"),
-        pytest.param({"current-context": "x\ny"}, "contexts: none is named 'x\\ny'", id="a name of two lines"),
+        pytest.param({"current-context": "x\ny"}, "contexts: no entry is named 'x\\ny'", id="a name of two lines"),
         pytest.param(
             document({"tokenFile": "a\0b"}), "users[0].user.tokenFile: 'a\\x00b' is not a path", id="NUL in a path"
         ),
@@ -161,16 +161,16 @@ def exec_user(**more: Any) -> dict[str, Any]:
         pytest.param({}, "current-context: not set, and no context was given", id="no context"),
         pytest.param(
             {"current-context": "x"},
-            "contexts: none is named 'x' (from current-context of {path})",
+            "contexts: no entry is named 'x' (from current-context of {path})",
             id="unknown context",
         ),
         pytest.param(
             {**document(), "clusters": []},
-            "clusters: none is named 'c' (from contexts[main].context)",
+            "clusters: no entry is named 'c' (from contexts[main].context)",
             id="unknown cluster",
         ),
         pytest.param(
-            {**document(), "users": None}, "users: none is named 'u' (from contexts[main].context)", id="unknown user"
+            {**document(), "users": None}, "users: no entry is named 'u' (from contexts[main].context)", id="unknown user"
         ),
         pytest.param(document({"token": 5}), "users[0].user.token: expected str, got int", id="wrong type"),
         pytest.param(
@@ -331,7 +331,7 @@ def test_a_plugin_runs_again_when_its_credential_expires(directory: Path) -> Non
     ("script", "why"),
     [
         pytest.param("echo 'no login' >&2; exit 3", "exit status 3: no login", id="it fails"),
-        pytest.param("echo hello", "its output is no ExecCredential: JSON is malformed", id="not JSON"),
+        pytest.param("echo hello", "its output is not an ExecCredential: JSON is malformed", id="not JSON"),
         pytest.param(
             """echo '{"apiVersion":"v1","kind":"Pod"}'""",
             f"its output is Pod of v1, not ExecCredential of {V1}",
