@@ -1,4 +1,4 @@
-"""How the subjects of problems begin that no object causes."""
+"""The beginnings of the subjects of problems that no object causes."""
 
 TO_ENDPOINTS = "routes to endpoints"
 OF_EVERY_SERVICE = (
@@ -9,6 +9,6 @@ OF_EVERY_SERVICE = (
     "hook order",
     "forwarding of interfaces",
 )
-"""Conditions of the node that concern each Service, as the agent watches them."""
+"""Conditions of the node that affect each Service, as the agent watches them."""
 OF_THE_NODE = (*OF_EVERY_SERVICE, TO_ENDPOINTS)
 OF_THE_CONFIGURATION = ("configuration ",)

@@ -1,4 +1,4 @@
-"""Looks now and then whether this node has a way to the endpoints of its Services, with a bounded part of a core."""
+"""Checks periodically whether this node has a route to the endpoints of its Services, with a bounded part of a core."""
 
 import asyncio
 import itertools
@@ -15,19 +15,20 @@ from nodeagent.proxy.dataplane.walk_rest import WalkRest
 from nodeagent.proxy.dataplane.worker_thread import in_thread
 
 SERVICES = 250
-"""So many are looked at each time, one after the other."""
+"""The number of Services that are checked each time, one after the other."""
 MOST = 256
-"""So many addresses are asked for each time."""
+"""The number of addresses that are looked up each time."""
 CONFIRM_SECONDS = 1.0
-"""After this pause what was lost is looked at again: an endpoint that has just gone is no longer there, or its neighbour answers."""
+"""After this pause, unreachable endpoints are checked again: one that has just left is no longer listed, or its neighbour answers."""
 _PREFIX_BYTES = {Family.IPV4: 3, Family.IPV6: 8}
-"""Addresses of other nodes that begin alike are taken to have one route: the pods of a node have a /24 or a /64."""
+"""Addresses of other nodes with the same prefix are assumed to have one route: the pods of a node have a /24 or a /64."""
 
 logger = logging.getLogger(__name__)
 
 
 class EndpointRouteWatch:
-    """states: what is programmed now. read: what `read_ways` returns, in a thread. clock: in seconds."""
+    """Keeps the result of the last check. states: returns what is programmed now. read: as `read_ways`; runs in a thread. clock: in
+    seconds."""
 
     def __init__(
         self,
@@ -46,11 +47,11 @@ class EndpointRouteWatch:
         self.last = EndpointWays()
 
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with the ways that were looked at."""
+        """Returns the problems of the routes that were checked."""
         return way_problems(self.last)
 
     async def look(self) -> None:
-        """Looks at the next Services, and at what was lost before."""
+        """Checks the endpoints of the next Services, and those that were unreachable before."""
         if not self._rest.over:
             return
         chosen = {**self._still(self._lost), **self._chosen()}
@@ -73,7 +74,7 @@ class EndpointRouteWatch:
             return EndpointWays()
 
     def _still(self, endpoints: Mapping[Backend, ObjectKey]) -> dict[Backend, ObjectKey]:
-        """Those that are still endpoints of their Service."""
+        """Returns those that are still endpoints of their Service."""
         states = self._states()
         return {
             one: key
@@ -82,7 +83,7 @@ class EndpointRouteWatch:
         }
 
     def _chosen(self) -> dict[Backend, ObjectKey]:
-        """Endpoints of the next Services: all that are here, of the others one for each range."""
+        """Returns endpoints of the next Services: all on this node, and of the others one for each range."""
         states, found = self._states(), dict[tuple[object, ...], tuple[Backend, ObjectKey]]()
         if (first_key := next(self._left, None)) is None:
             self._left, self._round = iter(tuple(states)), self._round + 1

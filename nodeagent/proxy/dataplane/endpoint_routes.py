@@ -1,4 +1,4 @@
-"""Whether this node has a way to endpoints of Services: what its routes, its neighbours and its interfaces say."""
+"""Finds out whether this node has a route to endpoints of Services, from its routes, its neighbours and its interfaces."""
 
 import errno
 import socket
@@ -26,22 +26,22 @@ _REFUSED = {
     errno.ENETUNREACH: "no route leads there",
     errno.ENETDOWN: "its interface is down",
 }
-"""What the kernel says of a packet of the node's own that it has no way for (ip_route_output_key_hash_rcu)."""
+"""The errors with which the kernel answers if it has no route for a packet of the node (ip_route_output_key_hash_rcu)."""
 _SILENT = uapi.NUD_FAILED | uapi.NUD_INCOMPLETE
 
 
 class EndpointWays(Struct, frozen=True):
-    """lost: endpoint → why this node has no way to it. closed: (interface, setting) of interfaces that lead to endpoints and
-    take nothing in that is to be forwarded."""
+    """lost: endpoint → why this node has no route to it. closed: (interface, setting) of interfaces that lead to endpoints and
+    do not forward what they receive."""
 
     lost: dict[Backend, str] = {}
     closed: tuple[tuple[str, str], ...] = ()
 
 
 def read_ways(endpoints: Iterable[Backend], root: Path = Path("/")) -> EndpointWays:
-    """What the kernel says now. A neighbour that it has given up is asked for once more, so that a later look knows.
+    """Returns the kernel's present answers. Makes the kernel probe a neighbour that it has given up, so that a later check finds it.
 
-    Raises OSError where the kernel cannot be asked.
+    Raises OSError if the kernel does not answer.
     """
     lost, interfaces = {}, set()
     with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
@@ -65,7 +65,7 @@ def read_ways(endpoints: Iterable[Backend], root: Path = Path("/")) -> EndpointW
 
 
 def _led_astray(netlink: NetlinkSocket, found: FoundRoute, one: Backend, name: str) -> str:
-    """That the route to a pod of this node leads to a gateway that is no address of the node; empty where it does not."""
+    """Returns why the route to a pod of this node leads to a gateway of another host; empty if it does not."""
     if not (one.local and found.gateway):
         return ""
     if read_found_route(netlink.ask(look_up_route(found.gateway))).kind == uapi.RTN_LOCAL:
@@ -74,7 +74,7 @@ def _led_astray(netlink: NetlinkSocket, found: FoundRoute, one: Backend, name: s
 
 
 def _silent(netlink: NetlinkSocket, found: FoundRoute, address: str, name: str) -> str:
-    """Why nobody is at the end of a route; empty where somebody may be."""
+    """Returns why no host answers at the end of a route; empty if one may."""
     hop = found.gateway or address
     with suppress(OSError):
         state = read_state(netlink.ask(look_up_neighbour(hop, found.interface)))
@@ -101,7 +101,7 @@ def _setting(path: Path) -> int | None:
 
 
 def way_problems(ways: EndpointWays) -> tuple[Problem, ...]:
-    """What is wrong with them, in an order that does not change."""
+    """Returns the problems, in a stable order."""
     found = []
     if ways.lost:
         first = min(ways.lost)

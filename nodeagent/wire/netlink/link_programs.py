@@ -1,4 +1,4 @@
-"""What tc and XDP run at interfaces (linux/pkt_sched.h, pkt_cls.h, if_link.h); pure."""
+"""Reads the programs of tc and XDP at interfaces (linux/pkt_sched.h, pkt_cls.h, if_link.h); pure."""
 
 import struct
 
@@ -20,24 +20,24 @@ _PARENTS = {
 
 
 def get_queueing() -> Request:
-    """A dump of the queueing disciplines of all interfaces."""
+    """Returns the request for a dump of the queueing disciplines of all interfaces."""
     return Request(tc.RTM_GETQDISC, 0, _TC.pack(0, 0, 0, 0, 0))
 
 
 @reader
 def read_queueing(body: memoryview) -> tuple[int, str]:
-    """The index of the interface, and the kind."""
+    """Returns the index of the interface, and the kind."""
     return int(_TC.unpack_from(body)[1]), text_of(dict(attributes(body[_TC.size :]))[tc.TCA_KIND])
 
 
 def get_filters(index: int, direction: str) -> Request:
-    """A dump of the filters of an interface, of what comes in or goes out."""
+    """Returns the request for a dump of the filters of an interface, for incoming or outgoing packets."""
     return Request(tc.RTM_GETTFILTER, 0, _TC.pack(0, index, 0, _PARENTS[direction], 0))
 
 
 @reader
 def read_filter(body: memoryview) -> str:
-    """The kind of a filter, and its name where it has one; empty for the head of a list of filters."""
+    """Returns the kind of a filter, and its name if it has one; empty for the head of a list of filters."""
     found = dict(attributes(body[_TC.size :]))
     handle = _TC.unpack_from(body)[2]
     if not handle or tc.TCA_OPTIONS not in found:
@@ -49,7 +49,7 @@ def read_filter(body: memoryview) -> str:
 
 @reader
 def read_express_program(body: memoryview) -> tuple[int, int]:
-    """The index of the interface of an RTM_NEWLINK message, and the number of the XDP program there; 0: none."""
+    """Returns the index of the interface of an RTM_NEWLINK message, and the number of the XDP program there; 0: there is no program."""
     index = int(_LINK.unpack_from(body)[2])
     found = dict(attributes(body[_LINK.size :]))
     express = dict(attributes(found.get(uapi.IFLA_XDP, memoryview(b""))))

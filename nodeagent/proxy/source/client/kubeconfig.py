@@ -129,12 +129,12 @@ def utc_now() -> datetime:
 
 
 def context_names(path: Path) -> list[str]:
-    """The names of all contexts. Raises KubeconfigError."""
+    """Returns the names of all contexts. Raises KubeconfigError."""
     return [one.name for one in _File(path).read().contexts or ()]
 
 
 def context_namespace(path: Path, context: str | None = None) -> str:
-    """The namespace of a context, as kubectl takes it for objects that are named without one; empty where it says none.
+    """Returns the namespace of a context, which kubectl uses for objects that are named without one; empty if it sets none.
 
     Raises KubeconfigError.
     """

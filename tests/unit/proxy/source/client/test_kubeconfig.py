@@ -170,7 +170,9 @@ def exec_user(**more: Any) -> dict[str, Any]:
             id="unknown cluster",
         ),
         pytest.param(
-            {**document(), "users": None}, "users: no entry is named 'u' (from contexts[main].context)", id="unknown user"
+            {**document(), "users": None},
+            "users: no entry is named 'u' (from contexts[main].context)",
+            id="unknown user",
         ),
         pytest.param(document({"token": 5}), "users[0].user.token: expected str, got int", id="wrong type"),
         pytest.param(
