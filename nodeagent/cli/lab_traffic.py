@@ -13,7 +13,7 @@ from nodeagent.cli.exit_codes import FAILED, INTERRUPTED, UNUSABLE, Failure
 from nodeagent.cli.lab_access import pass_lab
 from nodeagent.lab import caller
 from nodeagent.lab.directory import LabDirectory
-from nodeagent.lab.fault_kinds import CONTROL_KINDS, KINDS, Target
+from nodeagent.lab.fault_kinds import CONTROL_KINDS, KINDS, FaultTarget
 from nodeagent.lab.fault_verdict import NotDone
 from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.report.folder import ReportFolder
@@ -66,7 +66,7 @@ def load_command(directory: LabDirectory, *, service: str, rate: float, udp: boo
     duration = check_number("--for", seconds) or math.inf
     request = StartLoad(service, check_number("--rate", rate), protocol_of(udp))
     sample: LoadSample | None = None
-    ended = False
+    ended_early = False
     with (
         lab_screen.LiveTable() as screen,
         suppress(KeyboardInterrupt),  # the way it is meant to end
@@ -79,11 +79,11 @@ def load_command(directory: LabDirectory, *, service: str, rate: float, udp: boo
                 if sample.seconds >= duration:
                     break
         else:
-            ended = True
+            ended_early = True
     if sample is not None:
         screen.finish(sample)
-    if ended:
-        raise caller.ended(directory)
+    if ended_early:
+        raise caller.ended_early(directory)
     sys.exit(FAILED if sample is not None and sample.failed else 0)
 
 
@@ -160,7 +160,7 @@ def fault_command(
         InjectFault(
             each,
             service,
-            node if not every or KINDS[each].target is Target.NODE else "",
+            node if not every or KINDS[each].target is FaultTarget.NODE else "",
             lasting if not every or KINDS[each].seconds else 0.0,
             check_number("--rate", rate),
             share,
@@ -216,7 +216,7 @@ def carry_out(directory: LabDirectory, request: InjectFault, report: ReportFolde
                 case FaultRecord() if report is not None and cost is not None:
                     report.add(cost, answer)
                     return cost
-    raise caller.ended(directory)
+    raise caller.ended_early(directory)
 
 
 def protocol_of(udp: bool) -> str:

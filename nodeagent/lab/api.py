@@ -1,4 +1,4 @@
-"""Requests to the API server of a lab, for callers that block, from whichever network namespace it is reached from."""
+"""Requests to the API server of a lab, for callers that block, sent from a chosen network namespace."""
 
 import asyncio
 import base64
@@ -29,15 +29,15 @@ from nodeagent.proxy.source.client.server_choice import Failover, Server
 from nodeagent.proxy.source.client.tls import TlsTrust
 
 TIMEOUTS = Timeouts(connect=5.0, headers=30.0, body=30.0)
-AMONG_SEVERAL = Failover(connect=4.0, answer=4.0)
-AWAY = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
-"""What a server says for which another one may do better."""
+FAILOVER = Failover(connect=4.0, answer=4.0)
+UNAVAILABLE = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
+"""Statuses after which another server may answer better."""
 
 Document = dict[str, Any]
 
 
 class ApiRefused(LabError):
-    """An answer that is no success. status: HTTP's."""
+    """A response that is no success. status: of HTTP."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -45,21 +45,21 @@ class ApiRefused(LabError):
 
 
 class Access:
-    """Servers of one cluster, whom to trust, who one is. Raises LabError for what cannot be used."""
+    """The servers of a cluster, the trust in them, the client's credentials. Raises LabError for unusable ones."""
 
     def __init__(self, cluster: ClusterAccess) -> None:
         self.cluster: Final = cluster
 
     @classmethod
     def read(cls, path: Path) -> "Access":
-        """What the current context of a kubeconfig says, but for a proxy: none is between a lab and its servers."""
+        """Returns the current context of a kubeconfig, without its proxy: a lab reaches its servers directly."""
         try:
             return cls(replace(load_kubeconfig(path), proxy=None))
         except KubeconfigError as error:
             raise LabError(str(error)) from error
 
     def at(self, url: str, *others: str) -> "Access":
-        """The same, where the server has another URL, or there are several of equal standing."""
+        """Returns the same access with another server URL, or with several equal servers."""
         servers = tuple(Server(other) for other in others)
         return Access(replace(self.cluster, server=url.rstrip("/"), others=servers))
 
@@ -81,11 +81,11 @@ class Access:
 
     @property
     def server_name(self) -> str:
-        """Whom the server's certificate is to be for."""
+        """The name that the server's certificate must have."""
         return self.cluster.trust.server_name or self.place[0]
 
     def credential(self) -> Credential:
-        """Who one is, as of now."""
+        """Returns the client's present credentials. Raises LabError."""
 
         async def current() -> Credential:
             return await self.cluster.credentials.current()
@@ -96,9 +96,9 @@ class Access:
             raise LabError(str(error)) from error
 
     def moved_to(self, host: str, port: int, name: str = "") -> Document:
-        """A kubeconfig for the same server at another place, with everything in it that the files have.
+        """Returns a kubeconfig for the same server at another address, with the contents of all files in it.
 
-        name: whom the server's certificate is to be for; without it, for the place where it was.
+        name: the name that the server's certificate must have; if empty, the present one.
         """
         trust, credential = self.cluster.trust, self.credential()
         cluster: Document = {"server": f"{urlsplit(self.url).scheme}://{host}:{port}{urlsplit(self.url).path}"}
@@ -109,7 +109,7 @@ class Access:
         elif trust.authority is not None:
             authority = trust.authority.read_bytes() if isinstance(trust.authority, Path) else trust.authority
             cluster["certificate-authority-data"] = _encoded(authority)
-        user: Document = _spelled(credential.authorization or "")
+        user: Document = _user_fields(credential.authorization or "")
         if credential.client_certificate is not None:
             certificate, key = credential.client_certificate
             user |= {"client-certificate-data": _encoded(certificate), "client-key-data": _encoded(key)}
@@ -124,12 +124,12 @@ class Access:
 
 
 def anonymous(url: str, *others: str) -> Access:
-    """Servers that ask for nothing."""
+    """Returns access to servers that need no credentials."""
     return Access(ClusterAccess(url, TlsTrust(), FixedCredential())).at(url, *others)
 
 
-def _spelled(authorization: str) -> Document:
-    """What a kubeconfig's user has for a header."""
+def _user_fields(authorization: str) -> Document:
+    """Returns the user fields of a kubeconfig for an Authorization header."""
     scheme, _, rest = authorization.partition(" ")
     if scheme == "Basic":
         username, _, password = base64.b64decode(rest).decode().partition(":")
@@ -142,11 +142,9 @@ def _encoded(content: bytes) -> str:
 
 
 class Api:
-    """The agent's client, for one thread that waits for each answer. Of several servers the first is the one in use until
-    it fails. Raises ApiRefused for an answer that is no success, LabError when no answer arrives.
-
-    namespace: where connections come from; None for the caller's. A context manager, or `close` it.
-    """
+    """The agent's client, for one thread that waits for each answer. Of several servers it uses one until that fails.
+    Raises ApiRefused for a response that is no success, and LabError if no response arrives.
+    namespace: where connections start; None for the caller's. A context manager; or call `close`."""
 
     def __init__(self, access: Access, namespace: str | None = None, timeouts: Timeouts = TIMEOUTS) -> None:
         self._namespace = namespace
@@ -155,7 +153,7 @@ class Api:
             access.cluster,
             user_agent="nodeagent-lab",
             timeouts=timeouts,
-            failover=AMONG_SEVERAL,
+            failover=FAILOVER,
             chance=lambda: 0.0,  # leaves the servers in their order
         )
         self._is_open = False
@@ -169,14 +167,14 @@ class Api:
         self.close()
 
     def close(self) -> None:
-        """No more requests."""
+        """Closes the client."""
         inside(None, self._close)
 
     def call(self, method: str, path: str, body: Document | None = None, *, content_type: str = JSON) -> Document:
-        """The answer's document. path: with its query. A request is sent once more where that may
-        help, so that one that nobody answered may be carried out twice."""
+        """Returns the document of the answer. path: with its query. A request may be sent twice if that may help, so a
+        request without an answer may be carried out twice."""
         try:
-            # In a thread of its own: this one may have a loop that runs, and shall stay in its namespace.
+            # In another thread: this one may run an event loop, and must stay in its namespace.
             answer = inside(self._namespace, lambda: self._runner.run(self._answer(method, path, body, content_type)))
         except StatusError as error:
             raise ApiRefused(error.code, f"{method} {path}: {error}") from error
@@ -189,18 +187,18 @@ class Api:
         return document
 
     def create(self, path: str, body: Document) -> None:
-        """POST; one that is there already is fine."""
-        self._call_but("POST", path, body, fine=HTTPStatus.CONFLICT)
+        """Sends POST; an object that exists already is no error."""
+        self._call_accepting("POST", path, body, accepted=HTTPStatus.CONFLICT)
 
     def delete(self, path: str, body: Document | None = None) -> None:
-        """DELETE; one that is gone already is fine."""
-        self._call_but("DELETE", path, body, fine=HTTPStatus.NOT_FOUND)
+        """Sends DELETE; an object that does not exist is no error."""
+        self._call_accepting("DELETE", path, body, accepted=HTTPStatus.NOT_FOUND)
 
-    def _call_but(self, method: str, path: str, body: Document | None, *, fine: int) -> None:
+    def _call_accepting(self, method: str, path: str, body: Document | None, *, accepted: int) -> None:
         try:
             self.call(method, path, body)
         except ApiRefused as refusal:
-            if refusal.status != fine:
+            if refusal.status != accepted:
                 raise
 
     async def _answer(self, method: str, path: str, body: Document | None, content_type: str) -> bytes:
@@ -214,17 +212,17 @@ class Api:
         try:
             return await send()
         except (ServerUnreachableError, StatusError) as error:
-            if not self._is_worth_another(error, is_kept):
+            if not self._may_retry(error, is_kept):
                 raise
         if method != "GET" and self._client.has_several_servers:
             with suppress(KubeError):
-                await self._client.get(READY_PATH)  # which goes on to a server that is ready
+                await self._client.get(READY_PATH)  # this selects a server that is ready
         return await send()
 
-    def _is_worth_another(self, error: ServerUnreachableError | StatusError, is_kept: bool) -> bool:
+    def _may_retry(self, error: ServerUnreachableError | StatusError, is_kept: bool) -> bool:
         if isinstance(error, StatusError):
-            return self._client.has_several_servers and error.code in AWAY
-        # A connection that was kept may have ended when nobody looked.
+            return self._client.has_several_servers and error.code in UNAVAILABLE
+        # The server may have closed an idle connection.
         is_stale = is_kept and error.sent and not isinstance(error.__cause__, TimeoutError)
         return self._client.has_several_servers or is_stale
 

@@ -1,4 +1,4 @@
-"""What commands use: starting a lab, asking its supervisor, ending it."""
+"""Used by commands: starts a lab, sends requests to its supervisor, ends it."""
 
 import importlib
 import os
@@ -27,11 +27,11 @@ R = TypeVar("R", bound=Reply)
 
 
 class NoSuchLab(LabError):
-    """There is no lab of that name."""
+    """There is no lab with this name."""
 
 
 class RequestRefused(LabError):
-    """The supervisor says no; `unusable`: because of how it was asked."""
+    """The supervisor refused; `unusable`: because the request was wrong."""
 
     def __init__(self, refused: Refused) -> None:
         super().__init__(refused.reason)
@@ -39,7 +39,7 @@ class RequestRefused(LabError):
 
 
 class Line(msgspec.Struct):
-    """What a supervisor prints while it builds: seconds since its start, what is done, whether that was all."""
+    """A line that a supervisor prints while it builds: seconds since its start, what is done, whether all is done."""
 
     at: float
     text: str
@@ -49,8 +49,8 @@ class Line(msgspec.Struct):
 def start(
     directory: LabDirectory, settings: Settings, environment: Mapping[str, str], said: Callable[[Line], None]
 ) -> None:
-    """Build a lab that goes on when this returns; interrupted or failed, it leaves nothing. This process has one thread:
-    the supervisor is a fork of it. Raises ValueError, LabError, OSError when there cannot be files.
+    """Builds a lab that continues after the return; if interrupted or failed, it leaves nothing. This process must have
+    one thread, because the supervisor is its fork. Raises ValueError, LabError, and OSError if files cannot be written.
     """
     settings.check()
     directory.check()
@@ -59,7 +59,7 @@ def start(
     inherited = {
         name: value for name, value in environment.items() if not name.startswith(("NODEAGENT_", "NOTIFY_", "JOURNAL_"))
     }
-    inherited["PYTHONPATH"] = str(Path(__file__).parents[2])  # of programs that begin as new interpreters
+    inherited["PYTHONPATH"] = str(Path(__file__).parents[2])  # for programs that start as new interpreters
     arguments = str(directory.base), msgspec.json.encode(settings).decode()
     supervisor = None
     readable, writable = os.pipe()
@@ -73,7 +73,7 @@ def start(
                 )
             finally:
                 os.close(writable)
-            _await_it_up(supervisor, printed, said, log)
+            _wait_until_up(supervisor, printed, said, log)
         except BaseException:
             if supervisor is not None:
                 _end(supervisor)
@@ -83,7 +83,7 @@ def start(
 
 
 def _supervise(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """In the fork: all there is to do for a lab."""
+    """Runs the supervisor in the fork. Returns its exit status."""
     os.chdir("/")
     os.environ.clear()
     os.environ.update(environment)
@@ -92,14 +92,14 @@ def _supervise(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     return status
 
 
-def _await_it_up(supervisor: OwnFork, printed: IO[bytes], said: Callable[[Line], None], log: IO[bytes]) -> None:
+def _wait_until_up(supervisor: OwnFork, printed: IO[bytes], said: Callable[[Line], None], log: IO[bytes]) -> None:
     for text in printed:
         line = msgspec.json.decode(text, type=Line)
         if line.up:
             return
         said(line)
     status = supervisor.wait()
-    log.seek(0)  # it may have been deleted by now, with everything else
+    log.seek(0)  # by descriptor: the path may be deleted already
     words = log.read().decode(errors="replace").strip().splitlines()
     raise LabError(words[-1] if words else f"the supervisor ended with {status}")
 
@@ -114,10 +114,8 @@ def _end(supervisor: OwnFork) -> None:
 
 
 def take_down(directory: LabDirectory, *, patience: float = END_PATIENCE) -> bool:
-    """Remove a lab, and what a killed one of this name left; whether there was anything.
-
-    patience: seconds for it to end by itself when asked, and again after SIGTERM.
-    """
+    """Removes a lab, and what a killed one with this name left. Returns whether there was anything.
+    patience: seconds to wait for its end after the request, and again after SIGTERM."""
     with directory.watched_holder() as holder:
         if holder is None:
             return bool(directory.sweep())
@@ -138,7 +136,7 @@ def _agrees_to_end(directory: LabDirectory, patience: float) -> bool:
 
 
 def check_there(directory: LabDirectory) -> None:
-    """Raise NoSuchLab when it is not."""
+    """Raises NoSuchLab if the lab does not run."""
     if directory.holder() is None:
         running = labs(directory.base)
         there = f"; there is {', '.join(running)}" if running else ""
@@ -149,7 +147,8 @@ def check_there(directory: LabDirectory) -> None:
 def conversation(
     directory: LabDirectory, request: Request, *, timeout: float | None = None
 ) -> Iterator[Iterator[Reply]]:
-    """Ask, and iterate over the answers; leaving ends what was asked for. Raises NoSuchLab, RequestRefused, LabError."""
+    """Sends a request and yields an iterator over the replies; leaving the context cancels the request. Raises
+    NoSuchLab, RequestRefused, LabError."""
     check_there(directory)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout)
@@ -163,7 +162,7 @@ def conversation(
                 yield _replies(lines, directory)
             finally:
                 with suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)  # a thread that still reads lets go
+                    connection.shutdown(socket.SHUT_RDWR)  # unblocks a thread that still reads
 
 
 def _replies(lines: IO[bytes], directory: LabDirectory) -> Iterator[Reply]:
@@ -177,15 +176,15 @@ def _replies(lines: IO[bytes], directory: LabDirectory) -> Iterator[Reply]:
         raise LabError(f"lab {directory.name} stopped answering: {error}") from error
 
 
-def ended(directory: LabDirectory) -> LabError:
-    """What is said when there are no more answers, and should be."""
+def ended_early(directory: LabDirectory) -> LabError:
+    """Returns the error for a connection that closed before the expected reply."""
     return LabError(f"lab {directory.name} ended before it answered")
 
 
 def ask(directory: LabDirectory, request: Request, expect: type[R], *, timeout: float | None = 60.0) -> R:
-    """One answer. Raises NoSuchLab, RequestRefused, LabError."""
+    """Returns the first reply of type `expect`. Raises NoSuchLab, RequestRefused, LabError."""
     with conversation(directory, request, timeout=timeout) as answers:
         for answer in answers:
             if isinstance(answer, expect):
                 return answer
-    raise ended(directory)
+    raise ended_early(directory)

@@ -1,6 +1,6 @@
-"""What a supervisor holds: the world, the API server, an agent on each node, and pods that are API objects too.
+"""What a supervisor holds: the world, the API server, an agent on each node, and pods that are also API objects.
 
-One thread may use it. Everything here blocks: for milliseconds, but for building and taking down.
+Only one thread may use it. All methods block: for milliseconds, except for building and taking down.
 """
 
 import os
@@ -54,22 +54,20 @@ OUTER_PATIENCE = 8.0
 CONNECT_SECONDS = 5.0
 DNS_PROCESS = re.compile(r"(?:started a|adopted the) DNS process pid=(\d+)")
 READY = " ready: "
-"""In the line that an agent prints when it is."""
+"""In the line that an agent prints when it is ready."""
 SPREAD_BY_FLOW = {"net/ipv4/fib_multipath_hash_policy": "1", "net/ipv6/fib_multipath_hash_policy": "1"}
 
 
-class Sampled(Interface):
-    """A load that goes on."""
+class RunningLoad(Interface):
+    """A running load."""
 
     def sample(self) -> LoadSample: ...
 
 
 class LiveCluster:
-    """A cluster of this machine. `build` it, `close` it. Raises LabError when the machine does not play along.
-
-    fork_server: what is started first is forked of it, if there is one. What is started again begins as it would on a
-    machine. faults: what is broken on purpose now, in words. loads: those that go on now.
-    """
+    """A cluster on this machine: `build_world` first, `close` last. Methods raise LabError if a step fails.
+    fork_server: the first start of each program is a fork of it, if there is one; later starts are as on a real
+    machine. faults: descriptions of what is broken on purpose now. loads: the running loads."""
 
     def __init__(
         self,
@@ -89,7 +87,7 @@ class LiveCluster:
         self.restarts: dict[str, int] = dict.fromkeys(self.nodes, 0)
         self.frozen: set[str] = set()
         self.faults: list[str] = []
-        self.loads: list[Sampled] = []
+        self.loads: list[RunningLoad] = []
         self.patience = Patience()
         self.control = ControlPlane(settings, directory, self.world, self.patience) if settings.embedded else None
         self._directory = directory
@@ -101,27 +99,27 @@ class LiveCluster:
 
     @property
     def callers(self) -> list[str]:
-        """Pods that only ask, one on each node."""
+        """The pods that only send requests, one on each node."""
         return [caller_name(number) for number, _ in self.nodes.values()]
 
     @property
     def api(self) -> Api:
-        """Raises LabError before there is one."""
+        """The API client. Raises LabError before `open_api`."""
         if self._api is None:
-            raise LabError("the API server is not there yet")
+            raise LabError("the API server does not run yet")
         return self._api
 
     @property
     def registration(self) -> Registration:
-        """The lab's objects there. Raises LabError before there can be any."""
+        """The lab's API objects. Raises LabError before `open_api`."""
         if self._registration is None:
-            raise LabError("the API server is not there yet")
+            raise LabError("the API server does not run yet")
         return self._registration
 
     # -- building -----------------------------------------------------------------------------------------------
 
     def build_world(self) -> None:
-        """Namespaces and links, pods that answer."""
+        """Creates namespaces, links, and pods that answer."""
         began = time.monotonic()
         self.world.__enter__()
         members = [UNDERLAY, *(member.name for member in self.world.topology.members)]
@@ -137,14 +135,16 @@ class LiveCluster:
                     self._serve(pod)
         self._say(f"{len(members)} network namespaces, joined by a bridge, in {time.monotonic() - began:.1f} s")
         if not self._pod_bridge:
-            self._say("each pod has a link of its own: behind a bridge this kernel has no br_netfilter for them")
+            self._say(
+                "each pod has its own link, without a bridge: this kernel has no br_netfilter in network namespaces"
+            )
 
     def _serve(self, pod: Pod) -> None:
         member = self.world[pod.name]
         self._servers[pod.name] = [member.serve(TARGET_PORT, protocol) for protocol in (Protocol.TCP, Protocol.UDP)]
 
     def start_control_plane(self) -> None:
-        """The lab's own API servers, and etcd where they are several."""
+        """Starts the lab's own API servers, and etcd if there are several."""
         control = self.control
         assert control is not None, "the API server is of the lab"
         took = control.start_etcd()
@@ -153,13 +153,13 @@ class LiveCluster:
         control.start_servers()
 
     def outer_access(self) -> Access:
-        """The API server elsewhere, as this machine reaches it."""
+        """Returns access to an API server outside the lab, from this machine."""
         if not self.settings.credentials:
             return anonymous(self.settings.api)
         return Access.read(self._directory.base / self.settings.credentials).at(self.settings.api)
 
     def await_outer(self, access: Access) -> None:
-        """Return when somebody listens there. Raises LabError, in words easier to understand than those from inside."""
+        """Waits until the server outside accepts connections. Raises a clear LabError if it does not."""
         refusals: list[str] = []
 
         def listens() -> bool:
@@ -176,24 +176,24 @@ class LiveCluster:
             raise LabError(f"--api {self.settings.api}: {refusals[-1]}") from None
 
     def write_inner_kubeconfig(self, access: Access) -> None:
-        """The API server elsewhere, as the inside reaches it: through the control host."""
+        """Writes the kubeconfig for the inside: it reaches the outside API server through the control host."""
         self.write_private(self._directory.inner_kubeconfig, access.moved_to(api_address(), API_PORT))
 
     def write_outer_kubeconfig(self, port: int) -> None:
-        """The API server as programs of this machine reach it: on a port of loopback."""
+        """Writes the kubeconfig for programs on this machine: the API server is at a port of loopback."""
         inner = Access.read(self._directory.inner_kubeconfig)
         name = CERTIFIED_NAME if self.settings.several else ""
         self.write_private(self._directory.kubeconfig, inner.moved_to("127.0.0.1", port, name))
 
     @staticmethod
     def write_private(path: os.PathLike[str], document: Document) -> None:
-        """A file that only its owner can read."""
+        """Writes a file that only its owner can read."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             yaml.safe_dump(document, file, sort_keys=False)
 
     def open_api(self) -> None:
-        """From now on `api` works."""
+        """Connects to the API server; from then on `api` works."""
         self._api = self.new_api()
         self._registration = Registration(self._api, self.settings)
         if self.control is not None:
@@ -203,29 +203,29 @@ class LiveCluster:
         try:
             self.patience.until(lambda: answers(self.api), API_ANSWER, seconds=OUTER_PATIENCE)
         except TooLate:
-            self.api.call("GET", READY_PATH)  # says why
+            self.api.call("GET", READY_PATH)  # raises the reason
             raise
 
     def new_api(self) -> Api:
-        """Requests to whichever API server answers, for another thread."""
+        """Returns a client for another thread; of several API servers it uses one that answers."""
         if self.control is not None:
             return self.control.new_api()
         return Api(Access.read(self._directory.inner_kubeconfig), self.world.namespace(UNDERLAY))
 
     def connect_to_api(self) -> socket.socket:
-        """A TCP connection from the router of the lab to an API server, of several to one that runs. Raises OSError."""
+        """Returns a TCP connection from the lab's router to an API server, of several to a running one. Raises OSError."""
         addresses = [api_address()]
         if self.control is not None:
             addresses = [self.control.addresses(host)[0] for host in self.control.active_first()]
         return inside(self.world.namespace(UNDERLAY), lambda: connected(addresses))
 
     def start_agents(self) -> None:
-        """An agent on each node; they need not be ready."""
+        """Starts an agent on each node, without waiting until they are ready."""
         for name in self.nodes:
             self.agents[name] = self.world.start(name, self.agent_command(name))
 
     def agent_command(self, node: str) -> list[str]:
-        """What a node's agent is started with."""
+        """Returns the command line of a node's agent."""
         cluster = ",".join(self.settings.of_families(CLUSTER_CIDRS))
         options = ["--kubeconfig", str(self._directory.inner_kubeconfig), "--node-name", node]
         if self.settings.several:
@@ -237,7 +237,7 @@ class LiveCluster:
         return [*NODEAGENT, "run", *options, *self.settings.agent_options]
 
     def register(self) -> None:
-        """Nodes, pods and the service as API objects."""
+        """Creates nodes, pods and the service as API objects."""
         for number, node in self.nodes.values():
             self.registration.add_node(node, number)
         for pod, node_name in self.pods.values():
@@ -245,7 +245,7 @@ class LiveCluster:
         self.registration.add_service()
 
     def wait_until_programmed(self) -> None:
-        """Return when every endpoint of the lab's service is in force on every node."""
+        """Waits until every endpoint of the lab's service is programmed on every node."""
         wanted = len(self.pods) * len(families_of(self.settings))
         service = f"{lab_objects.NAMESPACE}/{SERVICE}"
 
@@ -260,7 +260,7 @@ class LiveCluster:
         self.patience.until(complete, "every endpoint on every node")
 
     def wait_until_names_are_answered(self) -> None:
-        """Return when the lab's service has a name on every node."""
+        """Waits until every node answers the name of the lab's service."""
         name = f"{SERVICE}.{lab_objects.NAMESPACE}.svc.{ZONE}"
         for number, _ in self.nodes.values():
             for server in self.settings.dns_addresses:
@@ -268,14 +268,15 @@ class LiveCluster:
                 self.patience.until(lambda resolver=resolver: resolver.knows(name), f"{name} at {server}")  # type: ignore[misc]
 
     def dns_process(self, node: str) -> int:
-        """The pid of the process that answers names, as the agent said last. Raises LabError when it said nothing."""
+        """Returns the pid of the DNS process, from the agent's latest line about it. Raises LabError without one."""
         for line in reversed(self.agents[node].lines):
             if found := DNS_PROCESS.search(line):
                 return int(found[1])
-        raise LabError(f"the agent of {node} speaks of no DNS process")
+        raise LabError(f"the agent of {node} reported no DNS process")
 
     def start_until(self, member: str, argv: Sequence[str], words: str, seconds: float = SECONDS) -> AgentProcess:
-        """A program in a member's namespace that has printed a line with these words; it is killed when it does not."""
+        """Starts a program in a member's namespace and waits until it prints a line with these words; otherwise kills
+        it and raises LabError."""
         process = self.world.start(member, argv)
         try:
             self.patience.until_line(process, words, f"{words!r}", seconds=seconds)
@@ -287,7 +288,7 @@ class LiveCluster:
     # -- pods ---------------------------------------------------------------------------------------------------
 
     def add_pod(self, node: str) -> str:
-        """One more pod on a node, ready and registered; its name."""
+        """Adds a pod to a node, ready and registered. Returns its name."""
         number, home = self.nodes[node]
         self._last_number[node] += 1
         taken = frozenset(address for pod, _ in self.pods.values() for address in pod.addresses)
@@ -300,22 +301,22 @@ class LiveCluster:
         self.registration.add_pod(pod, home)
         return pod.name
 
-    def dismiss_pod(self, name: str, grace: int) -> None:
-        """Begin to end a pod: it is terminating, and still answers."""
+    def begin_deletion(self, name: str, grace: int) -> None:
+        """Starts the deletion of a pod: it is terminating, and still answers."""
         self.api.delete(f"{lab_objects.PODS}/{name}", {"gracePeriodSeconds": grace})
 
     def remove_pod(self, name: str) -> None:
-        """End a pod for good."""
+        """Removes a pod completely."""
         self.api.delete(f"{lab_objects.PODS}/{name}", {"gracePeriodSeconds": 0})
         for server in self._servers.pop(name):
-            server.stop()  # as a program that ends: it closes its connections
+            server.stop()  # closes its connections, as the end of a program would
         self.world.remove_pod(name)
         del self.pods[name]
 
-    def beat(self) -> None:
-        """Say that every node lives. Raises LabError when the API server cannot be reached."""
+    def renew_leases(self) -> None:
+        """Renews the Lease of every node. Raises LabError if the API server cannot be reached."""
         for name in self.nodes:
-            self.registration.beat(name)
+            self.registration.renew_lease(name)
 
     # -- breaking -----------------------------------------------------------------------------------------------
 
@@ -330,19 +331,19 @@ class LiveCluster:
         return time.monotonic() - began
 
     def freeze_agent(self, node: str) -> None:
-        """Stop the agent's process (SIGSTOP); it keeps its sockets and its tables."""
+        """Stops the agent's process (SIGSTOP); it keeps its sockets and its tables."""
         self.agents[node].signal(signal.SIGSTOP)
         self.frozen.add(node)
 
     def thaw_agent(self, node: str) -> None:
-        """Let a frozen agent continue (SIGCONT)."""
+        """Lets a frozen agent continue (SIGCONT)."""
         self.agents[node].signal(signal.SIGCONT)
         self.frozen.discard(node)
 
-    # -- finding ------------------------------------------------------------------------------------------------
+    # -- lookup -------------------------------------------------------------------------------------------------
 
     def namespace_of(self, member: str) -> str:
-        """The namespace of a node, a pod, a control-plane host, `client` or `underlay`. Raises LabError for another name."""
+        """Returns the namespace of a node, pod, control-plane host, `client` or `underlay`. Raises LabError for others."""
         try:
             return self.world.namespace(member)
         except KeyError:
@@ -351,7 +352,7 @@ class LiveCluster:
             raise LabError(f"there is no {member!r} in the lab; there are {known}") from None
 
     def kubeconfig_of(self, member: str) -> str:
-        """The path of one that works there: of a control-plane host its own server, else one that runs."""
+        """Returns the path of a kubeconfig that works there: a control-plane host's own server, else a running one."""
         if self.control is None or not self.settings.several:
             return str(self._directory.inner_kubeconfig)
         host = member if member in self.control.hosts else self.control.an_active_host()
@@ -360,12 +361,12 @@ class LiveCluster:
     # -- the end ------------------------------------------------------------------------------------------------
 
     def withdraw(self) -> None:
-        """Deletes what is ours from an API server that goes on, if it can be reached."""
+        """Deletes our objects from an outside API server, if it can be reached."""
         if not self.settings.embedded and self._registration is not None:
             self._registration.withdraw()
 
     def close(self) -> None:
-        """Remove everything, whatever state it is in."""
+        """Removes everything, in any state."""
         if self._api is not None:
             self._api.close()
         for process in self.agents.values():
@@ -376,7 +377,7 @@ class LiveCluster:
 
 
 def connected(addresses: Sequence[str]) -> socket.socket:
-    """A TCP connection to the first of these API servers that takes one. Raises OSError, the last one's."""
+    """Returns a TCP connection to the first of these API servers that accepts. Raises the OSError of the last one."""
     *several, last = addresses
     for address in several:
         with suppress(OSError):

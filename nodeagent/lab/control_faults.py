@@ -1,4 +1,4 @@
-"""What can be broken of several control planes: members of etcd, API servers, their clocks, the room they have."""
+"""Faults of several control planes: members of etcd, API servers, their clocks, the database space."""
 
 import json
 import signal
@@ -19,19 +19,19 @@ from nodeagent.lab.net.network_namespaces import LabError
 CUT = "lab-cut"
 FAKETIME_PLACES = "usr/lib/*/faketime/libfaketimeMT.so.1"
 LEAST_SHARE = 0.5
-"""Of a skew, that has to be seen."""
+"""The share of a clock skew that must be seen."""
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps?dryRun=All"
 
 
-class Part(Struct, frozen=True):
-    """Something of which each control-plane host has one. port: where others talk to it."""
+class ControlPlanePart(Struct, frozen=True):
+    """A program of which each control-plane host has one. port: where others connect to it."""
 
     process: Callable[[ControlPlane, str], AgentProcess]
     restart: Callable[[ControlPlane, str], None]
     port: int
 
     async def kill(self, site: Site) -> None:
-        """Killed (SIGKILL), and started again later."""
+        """Kills it (SIGKILL); the repair starts it again."""
         control = control_of(site)
         process = self.process(control, site.node)
 
@@ -43,14 +43,14 @@ class Part(Struct, frozen=True):
         await kill_process(site, process, start)
 
     async def freeze(self, site: Site) -> None:
-        """Stopped in its tracks (SIGSTOP)."""
+        """Stops it (SIGSTOP); connections to it stay open and silent."""
         process = self.process(control_of(site), site.node)
         await freeze_process(
             site, process, lambda: process.signal(signal.SIGSTOP), lambda: process.signal(signal.SIGCONT)
         )
 
     async def cut(self, site: Site) -> None:
-        """What it and other hosts send to each other at its port is dropped without an error."""
+        """Drops packets between it and other hosts at its port, without an error."""
         world = site.cluster.world
         commands = f"add table inet {CUT}\n" + "".join(
             f"add chain inet {CUT} {hook} {{ type filter hook {hook} priority -400; }}\n"
@@ -79,31 +79,31 @@ class Part(Struct, frozen=True):
 
 
 def etcd_of(control: ControlPlane) -> EtcdCluster:
-    """Raises LabError where the API server has a store of its own."""
+    """Returns etcd. Raises LabError if the API server has its own store."""
     if control.etcd is None:
         raise LabError("the lab has no etcd")
     return control.etcd
 
 
 def control_of(site: Site) -> ControlPlane:
-    """Raises LabError where the API server is not the lab's."""
+    """Returns the control plane. Raises LabError if the API server is not the lab's."""
     if site.cluster.control is None:
-        raise LabError("the API server is not of the lab")
+        raise LabError("the API server does not belong to the lab")
     return site.cluster.control
 
 
-ETCD = Part(
+ETCD = ControlPlanePart(
     lambda control, host: etcd_of(control).members[host],
     lambda control, host: etcd_of(control).restart(host),
     ETCD_PEER_PORT,
 )
-"""A member of etcd. Cut off from the others, clients still reach it."""
-SERVER = Part(lambda control, host: control.servers[host], lambda control, host: control.restart_server(host), API_PORT)
+"""A member of etcd. If it is cut off from the other members, clients still reach it."""
+SERVER = ControlPlanePart(lambda control, host: control.servers[host], lambda control, host: control.restart_server(host), API_PORT)
 """An API server."""
 
 
 async def space(site: Site) -> None:
-    """The quota of etcd's database is used up, so that nothing more is written until somebody makes room."""
+    """Uses up the quota of etcd's database, so that nothing is written until there is room again."""
     etcd = etcd_of(control_of(site))
 
     def look() -> str:
@@ -132,10 +132,10 @@ async def space(site: Site) -> None:
 
 
 async def clock(site: Site) -> None:
-    """An API server is stopped and started again with a clock that is ahead, later with the right one.
+    """Restarts an API server with a clock that is ahead; the repair restarts it with the right one.
 
-    Only its wall clock is: CLOCK_REALTIME belongs to the machine, so the C library is made to tell another time. etcd,
-    a Go program, does not ask the C library.
+    Only its wall clock changes: CLOCK_REALTIME belongs to the machine, so a preloaded library changes what the C
+    library returns. etcd, a Go program, does not use the C library.
     """
     control = control_of(site)
     library = find_faketime(site.cluster.settings.faketime)
@@ -158,18 +158,18 @@ async def clock(site: Site) -> None:
     def skew() -> Broken:
         undo = control.replace_server(site.node, environment)
 
-        def right() -> str:
+        def repair() -> str:
             undo()
             return ""
 
-        return Broken(look, right)
+        return Broken(look, repair)
 
     await site.break_by(skew)
 
 
 def find_faketime(given: str) -> Path:
-    """The library that tells another time. Raises LabError."""
+    """Returns the path of the preload library that changes the clock. Raises LabError."""
     found = [Path(given)] if given else sorted(Path("/").glob(FAKETIME_PLACES))
     if not found or not found[0].is_file():
-        raise LabError(f"there is no {given or f'/{FAKETIME_PLACES}'}: Debian has it in the package libfaketime")
+        raise LabError(f"there is no {given or f'/{FAKETIME_PLACES}'}: in Debian it is in the package libfaketime")
     return found[0]

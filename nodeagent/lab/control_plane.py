@@ -1,6 +1,6 @@
-"""The control plane of a lab: one API server with a store of its own, or several beside the members of etcd.
+"""The control plane of a lab: one API server with its own store, or several with etcd members.
 
-One thread may use it.
+Only one thread may use it.
 """
 
 import shutil
@@ -34,17 +34,15 @@ from nodeagent.proxy.source.client.api_client import READY_PATH
 
 CONTROLLERS = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/nodeagent-controllers"
 CERTIFIED_NAME = "kubernetes"
-"""In the certificate of every API server."""
+"""A name in the certificate of every API server."""
 TCP_TABLE = Path("/proc/thread-self/net/tcp")
 ESTABLISHED = "01"
 API_ANSWER = "an answer of the API server"
 
 
 class ControlPlane:
-    """API servers by the names of their hosts; etcd None: there is one server, with a store of its own.
-
-    Methods raise LabError when a program does not do what it should.
-    """
+    """servers: API servers by host name. etcd: None if there is one server, which has its own store. Methods raise
+    LabError if a program does not do what it should."""
 
     def __init__(self, settings: Settings, directory: LabDirectory, world: World, patience: Patience) -> None:
         self.servers: dict[str, AgentProcess] = {}
@@ -59,32 +57,32 @@ class ControlPlane:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Their names."""
+        """The host names."""
         return tuple(host.name for host in self._hosts)
 
     @property
     def processes(self) -> dict[str, AgentProcess]:
-        """Everything that writes a log, by the name it is known by."""
+        """Every process that writes a log, by its name."""
         found = dict(self.servers)
         if self.etcd is not None:
             found |= {member_name(host): process for host, process in self.etcd.members.items()}
         return found
 
     def addresses(self, host: str) -> tuple[str, ...]:
-        """Of a host."""
+        """Returns the addresses of a host."""
         return self._world.topology.addresses[host]
 
     # -- building -----------------------------------------------------------------------------------------------
 
     def start_etcd(self) -> float:
-        """Start etcd where there is one; seconds until every member answers."""
+        """Starts etcd if the lab has it. Returns the seconds until every member answers."""
         began = time.monotonic()
         if self.etcd is not None:
             self.etcd.start()
         return time.monotonic() - began
 
     def start_servers(self) -> None:
-        """All API servers, begun; their kubeconfigs are for the inside."""
+        """Starts all API servers; waits for their kubeconfigs, which are for the inside."""
         for host in self.hosts:
             self.servers[host] = self._world.start(host, self._command(host))
         for host, server in self.servers.items():
@@ -111,43 +109,43 @@ class ControlPlane:
             *self.etcd.client_options,
         ]
 
-    # -- asking -------------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------
 
     def an_active_host(self) -> str:
-        """One whose API server runs, if any does."""
+        """Returns a host whose API server runs, if any does."""
         return self.active_first()[0]
 
     def active_first(self) -> list[str]:
-        """The hosts, those before others whose API server runs."""
+        """Returns the hosts; those whose API server runs come first."""
         return sorted(self.hosts, key=lambda host: not is_active(self.servers[host]))
 
     def new_api(self) -> Api:
-        """Requests to whichever server answers, for one thread."""
+        """Returns a client for one thread; of several servers it uses one that answers."""
         inner = Access.read(self._directory.inner_kubeconfig)
         return Api(inner.at(*api_urls(self._settings)), self._world.namespace(UNDERLAY))
 
     def api_of(self, host: str) -> Api:
-        """Requests to one server."""
+        """Returns a client of one server."""
         return Api(Access.read(self._directory.control_kubeconfig(host)), self._world.namespace(UNDERLAY))
 
     def is_ready(self, host: str) -> bool:
-        """Whether the server of a host says that it is ready."""
+        """Returns whether a host's server reports that it is ready."""
         if not is_active(self.servers[host]):
             return False
         with self.api_of(host) as api:
             return answers(api)
 
     def elected(self, api: Api) -> str:
-        """The host whose server runs the controllers."""
+        """Returns the host whose server runs the controllers. Raises LabError if no server does."""
         lease = api.call("GET", CONTROLLERS)
         holder = lease["spec"].get("holderIdentity") or ""
         for host in self.hosts:
             if f"{self.addresses(host)[0]}:{API_PORT}" in holder:
                 return host
-        raise LabError(f"nobody runs the controllers (the lease says {holder!r})")
+        raise LabError(f"no server runs the controllers (holder in the lease: {holder!r})")
 
     def most_used(self) -> str:
-        """The host whose server most nodes are connected to."""
+        """Returns the host whose server has connections from the most nodes."""
         nodes = {node.addresses[0] for node in self._world.topology.nodes}
         counts = {
             host: len(nodes & inside(self._world.namespace(host), lambda: clients_of(API_PORT, TCP_TABLE.read_text())))
@@ -158,24 +156,25 @@ class ControlPlane:
     # -- breaking -----------------------------------------------------------------------------------------------
 
     def stop_servers(self) -> None:
-        """End all API servers (SIGTERM)."""
+        """Ends all API servers (SIGTERM)."""
         for server in self.servers.values():
             server.stop()
 
     def restart_servers(self) -> None:
-        """Start all API servers again; each is ready when this returns."""
+        """Starts all API servers again, and waits until each is ready."""
         for server in self.servers.values():
             server.restart(Launcher())
         for host in self.hosts:
             self.await_ready(host)
 
     def restart_server(self, host: str) -> None:
-        """Starts the server of a host again; it is ready when this returns."""
+        """Starts the server of a host again, and waits until it is ready."""
         self.servers[host].restart(Launcher())
         self.await_ready(host)
 
     def replace_server(self, host: str, environment: Mapping[str, str]) -> Callable[[], None]:
-        """Another server takes the place of a host's, with an environment of its own; it is ready. What undoes that."""
+        """Replaces a host's server by one with additional environment variables, and waits until it is ready. Returns a
+        function that undoes this."""
         usual = self.servers[host]
         usual.stop()
         command = self._command(host)
@@ -194,12 +193,12 @@ class ControlPlane:
         return undo
 
     def await_ready(self, host: str) -> None:
-        """Return when the server of a host is ready."""
+        """Waits until the server of a host is ready."""
         self._patience.until(lambda: self.is_ready(host), API_ANSWER, of=self.servers[host])
 
 
 def answers(api: Api) -> bool:
-    """Whether the API server is ready. Raises ApiRefused when it does not let us in."""
+    """Returns whether the API server is ready. Raises ApiRefused if it rejects our credentials."""
     try:
         api.call("GET", READY_PATH)
     except ApiRefused as refusal:
@@ -212,7 +211,7 @@ def answers(api: Api) -> bool:
 
 
 def clients_of(port: int, table: str) -> set[str]:
-    """The IPv4 addresses that have a connection to a local port, from proc_net(5)'s table of TCP sockets. Pure."""
+    """Returns the IPv4 addresses with a connection to a local port, from proc_net(5)'s table of TCP sockets. Pure."""
     found = set()
     for row in table.splitlines()[1:]:
         _, local, remote, state, *_ = row.split()
@@ -222,12 +221,12 @@ def clients_of(port: int, table: str) -> set[str]:
 
 
 def is_active(process: AgentProcess) -> bool:
-    """Whether a process runs, and is not stopped in its tracks."""
+    """Returns whether a process runs and is not frozen."""
     return process_state(process) == "running"
 
 
 def process_state(process: AgentProcess) -> str:
-    """running, stopped or frozen."""
+    """Returns "running", "stopped" or "frozen"."""
     if not process.running:
         return "stopped"
     return "frozen" if process.kernel_state == "T" else "running"

@@ -1,8 +1,8 @@
 """A service in half a minute: ``python -m nodeagent.lab.demo``, as root.
 
 Builds a lab of three nodes, creates a Service from a manifest with kubectl, connects from a pod, from a node and from
-outside through every kind of address, replaces all pods and kills an agent under load, and removes everything, also
-when it fails or is interrupted.
+outside to every kind of address, replaces all pods and kills an agent under load, and removes everything, also after a
+failure or an interrupt.
 """
 
 import argparse
@@ -82,7 +82,7 @@ control ─┘                  └─ node-3 (agent) ── pods echo-3-1, echo
 
 
 class Demo:
-    """The steps, in order. Each raises LabError when the lab does not do what it should."""
+    """The steps, in order. Each raises LabError if the lab does not do what it should."""
 
     def __init__(self, directory: LabDirectory, settings: Settings, screen: Console, started: float) -> None:
         self._directory = directory
@@ -93,7 +93,7 @@ class Demo:
         self._failed = 0
 
     def run(self) -> None:
-        """All of it, in a lab that is up."""
+        """Runs all steps, in a lab that is up."""
         self._apply()
         shop = self._await_shop()
         self._call_by_name()
@@ -102,22 +102,22 @@ class Demo:
         self._break()
 
     def introduce(self) -> None:
-        """What there will be to see."""
+        """Prints what will be shown."""
         self._head(f"{NODES} nodes with an agent each, {NODES * PODS} pods, a client outside: all on this machine")
         self._print(DIAGRAM)
 
     def conclude(self) -> None:
-        """What there was to see."""
+        """Prints the summary."""
         self.say("everything is removed: namespaces, links, processes, files")
         self._head(f"{self._connections} connections in both families, {self._failed} failed")
         self._print("a lab of your own: nodeagent lab up (docs/lab.md)", style="dim")
 
-    def tell(self, line: Line) -> None:
-        """One step of building."""
+    def say_step(self, line: Line) -> None:
+        """Prints a step of building."""
         self.say(line.text)
 
     def say(self, text: str, style: str = "") -> None:
-        """What is done, and when."""
+        """Prints a line with the seconds since the start."""
         self._screen.print(f"[dim]{time.monotonic() - self._started:5.2f} s[/]  ", end="")
         self._screen.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
@@ -129,7 +129,7 @@ class Demo:
             self._screen.print(f"         {line}".rstrip(), style=style, highlight=False, markup=False, soft_wrap=True)
 
     def _apply(self) -> None:
-        """Create the Service."""
+        """Creates the Service."""
         kubectl = shutil.which("kubectl")
         self._head("kubectl apply -f -" if kubectl else "no kubectl on this machine: created through the API instead")
         self._print(MANIFEST, style="dim")
@@ -150,7 +150,7 @@ class Demo:
         return f"service/{created['metadata']['name']} created"
 
     def _await_shop(self) -> ServiceStatus:
-        """Return when it has its addresses and is in force everywhere."""
+        """Waits until the Service has its addresses and is programmed everywhere. Returns it."""
         began = time.monotonic()
         while time.monotonic() < began + PATIENCE:
             status = ask(self._directory, GetStatus(), Status)
@@ -167,7 +167,7 @@ class Demo:
         raise LabError(f"{SERVICE} was not programmed everywhere within {PATIENCE:.0f} s")
 
     def _call_by_name(self) -> None:
-        """As a program in a pod does, with the resolv.conf that Kubernetes writes."""
+        """Connects by name from a pod, with the resolv.conf that Kubernetes writes."""
         place = ask(self._directory, Locate(caller_name(1)), MemberPlace)
         self._head(f"/etc/resolv.conf of the pods; {caller_name(1)} calls {SERVICE} by its names")
         self._print(Path(place.resolv_conf).read_text().rstrip(), style="dim")
@@ -179,7 +179,7 @@ class Demo:
         self._print(result.stdout.rstrip(), style="green")
 
     def _connect(self, shop: ServiceStatus) -> None:
-        """From everywhere, through everything."""
+        """Connects from everywhere to every address."""
         self._head(f"{CONNECTIONS // 4} connections on each way to {SERVICE}")
         rows, total = [], Counter[str]()
         for client, who in ((caller_name(1), "a pod"), (node_name(2), "a node"), (CLIENT, "outside")):
@@ -193,16 +193,16 @@ class Demo:
                 speed = f"{answer.seconds / (CONNECTIONS // 4) * 1000:.2f} ms"
                 seen = " ".join(sorted({self._owners.get(peer, peer) for peer in answer.peers}))
                 rows.append((f"{who} ({client})", endpoint_text(address, port), str(len(answer.names)), speed, seen))
-        self._print(table(("FROM", "TO", "PODS", "TIME EACH", "CLIENT THAT THE PODS SAW"), rows, right=(2, 3)))
-        self.say(f"{total.total()} connections, none failed; who answered:")
+        self._print(table(("FROM", "TO", "PODS", "TIME EACH", "CLIENT AS THE PODS SAW IT"), rows, right=(2, 3)))
+        self.say(f"{total.total()} connections, none failed; answers by pod:")
         self._print(bars(total), style="green")
         chance = evenness(total, total.keys())
         self._print(f"a fair choice is at least this uneven in {chance:.0%} of all runs", style="dim")
         if len(total) != NODES * PODS or chance < UNFAIR:
-            raise LabError(f"that was no fair choice among {NODES * PODS} pods")
+            raise LabError(f"the connections were not spread fairly over {NODES * PODS} pods")
 
     def _show(self) -> None:
-        """What the kernel of a node holds."""
+        """Prints what the kernel of a node holds."""
         place = ask(self._directory, Locate(node_name(1)), MemberPlace)
         command = ["ip", "netns", "exec", place.namespace, sys.executable, "-m", "nodeagent", "show"]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -212,7 +212,7 @@ class Demo:
         self._print(result.stdout)
 
     def _break(self) -> None:
-        """Faults that must not cost a connection."""
+        """Injects faults that must not cost a connection."""
         self._head(f"{RATE:.0f} connections a second from everywhere, while")
         reports = []
         for kind, what in FAULTS.items():
@@ -234,14 +234,14 @@ class Demo:
 
 
 def address_owners(settings: Settings) -> dict[str, str]:
-    """Whose each address is."""
+    """Returns the name of the host or pod of each address."""
     topology = plan(settings)
     owners = {address: host.name for host in topology.members for address in host.addresses}
     return owners | {address: node.name for node in topology.nodes for address in node.pod_gateways}
 
 
 def reachable(service: ServiceStatus, client: str) -> Iterator[tuple[str, int]]:
-    """Where a client connects to: from outside node ports and load-balancer addresses, from inside ClusterIPs too."""
+    """Yields where a client connects to: from outside node ports and load balancers, from inside also ClusterIPs."""
     for place in service.addresses:
         address, _, port = place.removesuffix("/TCP").rpartition(":")
         address = address.strip("[]")
@@ -252,13 +252,13 @@ def reachable(service: ServiceStatus, client: str) -> Iterator[tuple[str, int]]:
 
 
 def bars(names: Counter[str]) -> str:
-    """A line per server: its name, its count, a bar."""
+    """Returns a line for each server: its name, its count, a bar."""
     most = max(names.values(), default=1)
     return "\n".join(f"{name:9}{names[name]:5}  {'█' * round(BAR * names[name] / most)}" for name in sorted(names))
 
 
 def obstacle() -> str:
-    """Why the demo cannot run here; empty when it can."""
+    """Returns why the demo cannot run here; empty if it can."""
     if os.geteuid():
         return "it makes network namespaces: run it as root"
     missing = [program for program in PROGRAMS if not shutil.which(program)]
@@ -266,14 +266,14 @@ def obstacle() -> str:
 
 
 def leave(number: int, _: FrameType | None) -> None:
-    """A signal as an exception, so that everything is cleaned up on the way out; a second one does not disturb that."""
+    """Turns a signal into an exception, so that everything is cleaned up; further signals are then ignored."""
     for each in ENDING:
         signal.signal(each, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 0 all went well, 1 it did not (one line on stderr says why), 128 + n ended by signal n."""
+    """Returns the exit status: 0 success, 1 failure (one line on stderr says why), 128 + n after signal n."""
     parser = argparse.ArgumentParser(prog="python -m nodeagent.lab.demo", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--agent-option", action="append", default=[], help="one more option of every agent")
     options = parser.parse_args(arguments)
@@ -291,7 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             try:
                 demo.introduce()
-                start(directory, settings, os.environ, demo.tell)
+                start(directory, settings, os.environ, demo.say_step)
                 demo.run()
             finally:
                 left = take_down(directory) and directory.path.exists()

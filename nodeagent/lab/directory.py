@@ -1,7 +1,7 @@
-"""Where a lab keeps its files, who holds it, and the end of what a killed one left.
+"""The files of a lab, the lock on it, and the removal of what a killed lab left.
 
-A supervisor has a POSIX record lock (fcntl(2)) on `lock` for as long as it lives. The kernel gives the lock back when
-the process ends, and says which process has it: no pid is written down, so none can be taken for another.
+A supervisor has a POSIX record lock (fcntl(2)) on `lock` as long as it lives. The kernel releases it when the process
+ends, and reports which process has it: there is no pid file, so no other process can be mistaken for it.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ REAL_NAME_ONLY = "a lab's name has up to 32 of a-z, 0-9 and '-', with no '-' at 
 
 
 def base_directory(environment: Mapping[str, str]) -> Path:
-    """Below which every lab has its directory: NODEAGENT_LAB_DIR, else under XDG_RUNTIME_DIR, else under /run."""
+    """Returns the parent of all labs' directories: NODEAGENT_LAB_DIR, else under XDG_RUNTIME_DIR, else under /run."""
     if given := environment.get("NODEAGENT_LAB_DIR"):
         return Path(given).absolute()
     runtime = environment.get("XDG_RUNTIME_DIR")
@@ -34,7 +34,7 @@ def base_directory(environment: Mapping[str, str]) -> Path:
 
 
 class LabDirectory:
-    """The files of one lab. Raises ValueError for a name that cannot be one."""
+    """The files of one lab. Raises ValueError for an invalid name."""
 
     def __init__(self, base: Path, name: str) -> None:
         if not NAME.fullmatch(name):
@@ -45,47 +45,47 @@ class LabDirectory:
         self._descriptor: int | None = None
 
     def check(self) -> None:
-        """Raise ValueError when its path is too long for a socket."""
+        """Raises ValueError if its path is too long for a socket."""
         if len(os.fsencode(self.socket)) > LONGEST_SOCKET_PATH:
             raise ValueError(f"{self.socket} is too long for a socket: set NODEAGENT_LAB_DIR to a shorter directory")
 
     @property
     def socket(self) -> Path:
-        """Where the supervisor answers."""
+        """The socket on which the supervisor answers."""
         return self.path / "socket"
 
     @property
     def log(self) -> Path:
-        """What the supervisor itself prints."""
+        """The output of the supervisor itself."""
         return self.path / "supervisor.log"
 
     @property
     def kubeconfig(self) -> Path:
-        """For programs on this machine."""
+        """The kubeconfig for programs on this machine."""
         return self.path / "kubeconfig"
 
     @property
     def inner_kubeconfig(self) -> Path:
-        """For programs inside the lab."""
+        """The kubeconfig for programs inside the lab."""
         return self.path / "kubeconfig-inside"
 
     def control_kubeconfig(self, host: str) -> Path:
-        """For programs inside the lab: the API server of one control-plane host."""
+        """Returns the kubeconfig for programs inside the lab, for the API server of one control-plane host."""
         return self.path / f"kubeconfig-{host}"
 
     @property
     def resolv_conf(self) -> Path:
-        """What pods have as /etc/resolv.conf."""
+        """The /etc/resolv.conf of the pods."""
         return self.path / "resolv.conf"
 
     @property
     def page(self) -> Path:
-        """The address of the page, with its token; no such file without a page."""
+        """The address of the page, with its token; the file does not exist without a page."""
         return self.path / "page"
 
     @property
     def api_data(self) -> Path:
-        """The embedded API server's store and keys; a directory for each of several."""
+        """Store and keys of the embedded API server; with several servers, a directory for each."""
         return self.path / "api"
 
     @property
@@ -95,24 +95,24 @@ class LabDirectory:
 
     @property
     def namespaces(self) -> Path:
-        """The names of the lab's namespaces, one per line: what a sweep must look through for strayed processes."""
+        """The names of the lab's namespaces, one per line: a sweep searches them for leftover processes."""
         return self.path / "namespaces"
 
     def write_page(self, address: str) -> None:
-        """Keep the address of the page for the lab's owner alone."""
+        """Writes the address of the page; only the lab's owner can read it."""
         descriptor = os.open(self.page, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(address)
 
     def read_page(self) -> str:
-        """The address of the page; empty for a lab without a page."""
+        """Returns the address of the page; empty for a lab without a page."""
         try:
             return self.page.read_text()
         except FileNotFoundError:
             return ""
 
     def holder(self) -> int | None:
-        """The process that holds the lab now; None when no process holds it."""
+        """Returns the pid of the process that holds the lab now, or None."""
         try:
             with (self.path / "lock").open("rb+") as file:
                 answer = fcntl.fcntl(file, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
@@ -122,31 +122,32 @@ class LabDirectory:
         return None if kind == fcntl.F_UNLCK else int(pid)
 
     def hold(self) -> None:
-        """Make the directory and hold the lab until this process ends. Raises LabError when somebody else does."""
+        """Creates the directory and holds the lab until this process ends. Raises LabError if another process holds it."""
         while True:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             try:
                 descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except FileNotFoundError:
-                continue  # somebody removed the directory just now
+                continue  # the directory was removed in between
             try:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 os.close(descriptor)
-                raise LabError(f"lab {self.name} is there already: take it down first, or use another --name") from None
+                raise LabError(f"lab {self.name} exists already: take it down first, or use another --name") from None
             with suppress(FileNotFoundError):
                 if (self.path / "lock").stat().st_ino == os.fstat(descriptor).st_ino:
                     self._descriptor = descriptor
                     return
             os.close(descriptor)  # a lock on a removed file protects nothing
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     def remove(self) -> None:
-        """Delete all files. The lock file goes last, while it is still held; a base of ours goes with the last lab."""
+        """Deletes all files. The lock file is deleted last, still locked; the base directory is deleted with the last
+        lab, if its name is ours."""
         for entry in self.path.iterdir():
             if entry.name == "lock":
                 continue
@@ -161,9 +162,9 @@ class LabDirectory:
 
     @contextmanager
     def watched_holder(self) -> Iterator[Holder | None]:
-        """The process that holds the lab now, to wait for or to end; None when no process holds it.
+        """Yields the process that holds the lab now, to wait for it or end it; None if no process holds it.
 
-        A pidfd is taken before the lock is looked at once more, so it can only be the holder's.
+        The lock is checked again after a pidfd was opened, so the pidfd can only be the holder's.
         """
         pid = self.holder()
         try:
@@ -180,10 +181,8 @@ class LabDirectory:
                 os.close(process)
 
     def sweep(self) -> list[str]:
-        """Remove what killed supervisors left: strayed processes, namespaces, files; their names.
-
-        Raises LabError when somebody holds this lab.
-        """
+        """Removes what killed supervisors left: processes, namespaces, files. Returns their names.
+        Raises LabError if a process holds this lab."""
         found = sweep()
         if not self.path.is_dir():
             return found
@@ -198,12 +197,12 @@ class LabDirectory:
                         found.append(name)
             self.remove()
         finally:
-            self._let_go()
+            self._release()
         return [*found, str(self.path)]
 
 
 def labs(base: Path) -> list[str]:
-    """The names of the labs that somebody holds."""
+    """Returns the names of the labs that run."""
     if not base.is_dir():
         return []
     names = sorted(entry.name for entry in base.iterdir() if NAME.fullmatch(entry.name))

@@ -1,4 +1,4 @@
-"""The members of etcd in a lab, one beside each API server, as one thread sees them."""
+"""The etcd members of a lab, one beside each API server. Used by one thread."""
 
 import base64
 import shutil
@@ -26,19 +26,19 @@ from nodeagent.runtime.certificates import (
 
 CALL_SECONDS = 2.0
 UPKEEP_SECONDS = 30.0
-"""For what a member stands still for."""
+"""Timeout of requests that block a member, such as defragmentation."""
 DISK_BYTES_EACH = 200 << 20
-"""Two log files of 64 MB, which etcd allocates before it needs them, and the quota twice: defragmenting copies."""
+"""Two log files of 64 MB, which etcd allocates in advance, and twice the quota, because defragmenting copies."""
 QUOTA_BYTES = 32 << 20
 FILLER_BYTES = 1 << 20
 FILLER = "/lab/filler/"
-"""Keys of which there are many when the quota is to be used up; nobody looks there."""
+"""Prefix of the many keys that use up the quota; nothing else reads them."""
 NO_SPACE = "NOSPACE"
 CLIENT = "client"
 
 
 class EtcdCluster:
-    """Members by the names of their hosts. Methods raise LabError when etcd does not do what it should."""
+    """Members by host name. Methods raise LabError if etcd does not do what it should."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class EtcdCluster:
 
     @property
     def client_options(self) -> list[str]:
-        """What tells an API server where it is, and how to get in."""
+        """The options with which an API server connects to etcd."""
         urls = [f"https://{address}:{ETCD_PORT}" for address in self._addresses.values()]
         return [
             f"--etcd-servers={','.join(urls)}",
@@ -67,7 +67,7 @@ class EtcdCluster:
         ]
 
     def start(self) -> None:
-        """All members, each of which answers."""
+        """Starts all members, and waits until each answers."""
         self._directory.mkdir(mode=0o700)
         check_room(self._directory, len(self._addresses))
         self._make_certificates()
@@ -108,11 +108,11 @@ class EtcdCluster:
         ]
 
     def await_answer(self, host: str) -> None:
-        """Return when a member answers, which it does when it follows a leader."""
+        """Waits until a member answers, which it does when it follows a leader."""
         self._patience.until(lambda: self.answers(host), f"an answer of {member_name(host)}", of=self.members[host])
 
     def answers(self, host: str) -> bool:
-        """Whether a member knows what the others know."""
+        """Returns whether a member answers a linearizable read."""
         try:
             self.call(host, "/v3/kv/range", {"key": encoded("\0")})
         except LabError:
@@ -120,11 +120,11 @@ class EtcdCluster:
         return True
 
     def status(self, host: str) -> Document:
-        """What a member says of itself: who leads, how large it is."""
+        """Returns a member's own status: its leader, its size."""
         return self.call(host, "/v3/maintenance/status")
 
     def leads(self, host: str) -> bool:
-        """Whether a member says that it leads; one that does not answer does not."""
+        """Returns whether a member reports that it leads; False if it does not answer."""
         try:
             status = self.status(host)
         except LabError:
@@ -132,7 +132,7 @@ class EtcdCluster:
         return bool(status.get("leader", "0") == status["header"]["member_id"])
 
     def leader(self) -> str:
-        """The host of the member that leads, once there is one. Several may believe so; the latest term counts."""
+        """Returns the host of the leader, as soon as there is one. If several claim to lead, the latest term wins."""
         found: dict[int, str] = {}
 
         def look() -> bool:
@@ -145,14 +145,14 @@ class EtcdCluster:
         return found[max(found)]
 
     def restart(self, host: str) -> None:
-        """Starts a member again; it answers when this returns."""
+        """Starts a member again, and waits until it answers."""
         self.members[host].restart()
         self.await_answer(host)
 
     # -- its space ----------------------------------------------------------------------------------------------
 
     def fill(self) -> int:
-        """Write until there is no room; how many bytes that took."""
+        """Writes until the quota is used up. Returns the bytes written."""
         value = base64.b64encode(bytes(FILLER_BYTES)).decode()
         host = self.leader()
         for number in range(2 * QUOTA_BYTES // FILLER_BYTES):
@@ -162,19 +162,19 @@ class EtcdCluster:
                 if self.is_full():
                     return number * FILLER_BYTES
                 raise
-        raise LabError(f"etcd took {2 * QUOTA_BYTES >> 20} MB, twice its quota")
+        raise LabError(f"etcd accepted {2 * QUOTA_BYTES >> 20} MB, twice its quota")
 
     def is_full(self) -> bool:
-        """Whether a member has raised the alarm; from then on nothing is written."""
+        """Returns whether a member has raised the alarm; after that etcd writes nothing."""
         return bool(self._alarms())
 
     def _alarms(self) -> list[Document]:
-        """Of any member, who they are of included."""
+        """Returns the NOSPACE alarms of all members."""
         alarms = self.call(next(iter(self._addresses)), "/v3/maintenance/alarm", {"action": "GET"}).get("alarms", [])
         return [one for one in alarms if one.get("alarm") == NO_SPACE]
 
     def make_room(self) -> None:
-        """Delete what `fill` wrote, compact, defragment each member, end the alarm."""
+        """Deletes what `fill` wrote, compacts, defragments each member, ends the alarm."""
         host = self.leader()
         end = FILLER[:-1] + chr(ord(FILLER[-1]) + 1)
         deleted = self.call(
@@ -189,7 +189,7 @@ class EtcdCluster:
             self.call(host, "/v3/maintenance/alarm", {**alarm, "action": "DEACTIVATE"})
 
     def call(self, host: str, path: str, body: Document | None = None, seconds: float = CALL_SECONDS) -> Document:
-        """A member's answer, from its JSON gateway."""
+        """Returns a member's answer from its JSON gateway. Raises LabError."""
         trust = TlsTrust(certificate(self._directory, AUTHORITY))
         identity = ClientCertificate(
             FixedCredential(), certificate(self._directory, CLIENT), key(self._directory, CLIENT)
@@ -203,15 +203,15 @@ class EtcdCluster:
 
 
 def check_room(directory: Path, members: int) -> None:
-    """Raise LabError where the data of so many members has no room; etcd would end in the middle of something."""
+    """Raises LabError if the data of so many members does not fit on the disk; etcd would fail later."""
     needed, free = members * DISK_BYTES_EACH, shutil.disk_usage(directory).free
     if free < needed:
         raise LabError(
-            f"{directory}: {free >> 20} MB are free, and {members} members of etcd take {needed >> 20}: "
+            f"{directory}: {free >> 20} MB are free, but {members} members of etcd need {needed >> 20}: "
             "set NODEAGENT_LAB_DIR to a directory with more room"
         )
 
 
 def encoded(text: str) -> str:
-    """A key as the JSON gateway has it."""
+    """Returns a key as the JSON gateway expects it."""
     return base64.b64encode(text.encode()).decode()

@@ -1,4 +1,4 @@
-"""Which faults there are: what each is on, how long it lasts, what it must not cost."""
+"""The faults that can be injected: the target of each, how long it lasts, what it must not cost."""
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
@@ -13,8 +13,8 @@ from nodeagent.lab.faults import Site
 from nodeagent.lab.net.network_namespaces import LabError
 
 
-class Target(StrEnum):
-    """What a fault is on, and so what may be named as its victim."""
+class FaultTarget(StrEnum):
+    """What a fault affects; decides what can be named as its victim."""
 
     NODE = "node"
     CLUSTER = "cluster"
@@ -22,39 +22,36 @@ class Target(StrEnum):
     LEADER = "leader"
     FOLLOWER = "follower"
     SERVER = "server"
-    """That which runs the controllers, unless one is named."""
+    """The one that runs the controllers, unless another is named."""
     USED = "used server"
-    """That which most nodes follow, unless one is named."""
+    """The one to which most nodes are connected, unless another is named."""
 
     @property
     def named(self) -> bool:
         """Whether a victim may be chosen by name."""
-        return self in (Target.NODE, Target.FOLLOWER, Target.SERVER, Target.USED)
+        return self in (FaultTarget.NODE, FaultTarget.FOLLOWER, FaultTarget.SERVER, FaultTarget.USED)
 
     @property
     def of_several(self) -> bool:
-        """Whether that is there only where control planes are several."""
-        return self not in (Target.NODE, Target.CLUSTER)
+        """Whether the target exists only in a lab with several control planes."""
+        return self not in (FaultTarget.NODE, FaultTarget.CLUSTER)
 
 
 class FaultKind(Struct, frozen=True):
-    """A fault.
-
-    seconds: how long it lasts by default; 0 when its length cannot be chosen.
-    amount: how much, with its unit in `what`; 0 without one.
-
-    Where changes are watched and no end is given, it ends when a change has taken effect in spite of it.
-    """
+    """A kind of fault.
+    seconds: how long it lasts by default; 0 if its length cannot be chosen. amount: the default amount, with its unit
+    in `what`; 0 without one. If changes are watched and no end is given, it ends when a change has taken effect in
+    spite of it."""
 
     what: str
     inject: Callable[[Site], Awaitable[None]]
     promise: Promise = Promise()
     seconds: float = 0.0
     amount: float = 0.0
-    target: Target = Target.NODE
+    target: FaultTarget = FaultTarget.NODE
 
     def text(self, site: Site) -> str:
-        """What is done, in words."""
+        """Returns a description of what is done."""
         return self.what.format(node=site.node, amount=site.amount)
 
 
@@ -64,57 +61,64 @@ NODE_KINDS = {
     "kill": FaultKind("agent of {node} killed, started again", faults.kill, NOTHING, seconds=1.0),
     "dns": FaultKind("DNS process of {node} killed", faults.dns, NOTHING, seconds=2.0),
     "freeze": FaultKind("agent of {node} frozen", faults.freeze, NOTHING, seconds=3.0),
-    "api": FaultKind("API server down", faults.api, NOTHING, seconds=4.0, target=Target.CLUSTER),
-    "rollover": FaultKind("every pod replaced", faults.rollover, Promise(new=True), target=Target.CLUSTER),
+    "api": FaultKind("API server down", faults.api, NOTHING, seconds=4.0, target=FaultTarget.CLUSTER),
+    "rollover": FaultKind("every pod replaced", faults.rollover, Promise(new=True), target=FaultTarget.CLUSTER),
     "flush": FaultKind("nft flush ruleset on {node}", faults.flush),
     "delay": FaultKind("{amount:g} ms more to and from {node}", faults.delay, seconds=3.0, amount=20.0),
     "drop": FaultKind("{amount:g}% of packets to and from {node} lost", faults.drop, seconds=3.0, amount=5.0),
     "conntrack": FaultKind("connection table of {node} full", faults.conntrack, seconds=2.0),
     "cut": FaultKind("link of {node} cut", faults.cut, seconds=2.0),
 }
-"""In the order in which they hurt."""
+"""Ordered by severity."""
 
 WITHIN = Promise(new=True, open=True, changes=15.0)
 AFTERWARDS = Promise(new=True, open=True, changes=15.0, stands_still=True)
 CONTROL_KINDS = {
-    "follower-kill": FaultKind("etcd follower on {node} killed", ETCD.kill, WITHIN, 20.0, target=Target.FOLLOWER),
-    "follower-freeze": FaultKind("etcd follower on {node} frozen", ETCD.freeze, WITHIN, 20.0, target=Target.FOLLOWER),
-    "follower-cut": FaultKind("etcd follower on {node} cut off", ETCD.cut, WITHIN, 20.0, target=Target.FOLLOWER),
-    "leader-kill": FaultKind("etcd leader on {node} killed", ETCD.kill, WITHIN, 20.0, target=Target.LEADER),
-    "leader-freeze": FaultKind("etcd leader on {node} frozen", ETCD.freeze, WITHIN, 20.0, target=Target.LEADER),
-    "leader-cut": FaultKind("etcd leader on {node} cut off", ETCD.cut, WITHIN, 20.0, target=Target.LEADER),
-    "server-kill": FaultKind("API server of {node} killed", SERVER.kill, WITHIN, 20.0, target=Target.SERVER),
-    "server-freeze": FaultKind("API server of {node} frozen", SERVER.freeze, WITHIN, 20.0, target=Target.SERVER),
-    "server-cut": FaultKind("API server of {node} cut off", SERVER.cut, WITHIN, 20.0, target=Target.USED),
-    "clock": FaultKind(
-        "clock of {node}'s API server {amount:g} s ahead", control_faults.clock, WITHIN, 20.0, 3600.0, Target.SERVER
+    "follower-kill": FaultKind("etcd follower on {node} killed", ETCD.kill, WITHIN, 20.0, target=FaultTarget.FOLLOWER),
+    "follower-freeze": FaultKind(
+        "etcd follower on {node} frozen", ETCD.freeze, WITHIN, 20.0, target=FaultTarget.FOLLOWER
     ),
-    "space": FaultKind("etcd out of space", control_faults.space, AFTERWARDS, 2.0, target=Target.ETCD),
+    "follower-cut": FaultKind("etcd follower on {node} cut off", ETCD.cut, WITHIN, 20.0, target=FaultTarget.FOLLOWER),
+    "leader-kill": FaultKind("etcd leader on {node} killed", ETCD.kill, WITHIN, 20.0, target=FaultTarget.LEADER),
+    "leader-freeze": FaultKind("etcd leader on {node} frozen", ETCD.freeze, WITHIN, 20.0, target=FaultTarget.LEADER),
+    "leader-cut": FaultKind("etcd leader on {node} cut off", ETCD.cut, WITHIN, 20.0, target=FaultTarget.LEADER),
+    "server-kill": FaultKind("API server of {node} killed", SERVER.kill, WITHIN, 20.0, target=FaultTarget.SERVER),
+    "server-freeze": FaultKind("API server of {node} frozen", SERVER.freeze, WITHIN, 20.0, target=FaultTarget.SERVER),
+    "server-cut": FaultKind("API server of {node} cut off", SERVER.cut, WITHIN, 20.0, target=FaultTarget.USED),
+    "clock": FaultKind(
+        "clock of {node}'s API server {amount:g} s ahead",
+        control_faults.clock,
+        WITHIN,
+        20.0,
+        3600.0,
+        FaultTarget.SERVER,
+    ),
+    "space": FaultKind("etcd out of space", control_faults.space, AFTERWARDS, 2.0, target=FaultTarget.ETCD),
 }
-"""Of several control planes."""
+"""Faults of several control planes."""
 KINDS = {**NODE_KINDS, **CONTROL_KINDS}
 
 
 def victim(name: str, cluster: LiveCluster, named: str) -> str:
-    """The node or control-plane host that a fault is on: the one named, or the usual one. Raises ValueError, LabError."""
+    """Returns the node or control-plane host of a fault: the named one, or the default. Raises ValueError, LabError."""
     kind = KINDS[name]
     if named and not kind.target.named:
         raise ValueError(f"{name} {_UNNAMED[kind.target]}: leave out {named!r}")
-    if kind.target in (Target.NODE, Target.CLUSTER):
+    if kind.target in (FaultTarget.NODE, FaultTarget.CLUSTER):
         if named and named not in cluster.nodes:
             raise ValueError(f"there is no node {named!r}; there are {', '.join(cluster.nodes)}")
         return named or next(iter(cluster.nodes))
     control = cluster.control
     if control is None or control.etcd is None:
-        raise LabError("the lab has no etcd: `nodeagent lab up --control-planes 3` makes one that has")
+        raise LabError("the lab has no etcd: `nodeagent lab up --control-planes 3` makes a lab with etcd")
     if named and named not in control.hosts:
         raise ValueError(f"there is no control plane {named!r}; there are {', '.join(control.hosts)}")
-    if kind.target is Target.SERVER:
+    if kind.target is FaultTarget.SERVER:
         return named or control.elected(cluster.api)
-    if kind.target is Target.USED:
+    if kind.target is FaultTarget.USED:
         return named or control.most_used()
     leader = control.etcd.leader()
-    if kind.target is Target.FOLLOWER:
+    if kind.target is FaultTarget.FOLLOWER:
         if named == leader:
             raise LabError(f"the member of {named} leads, so it is no follower")
         return named or next(host for host in control.hosts if host != leader)
@@ -122,7 +126,7 @@ def victim(name: str, cluster: LiveCluster, named: str) -> str:
 
 
 _UNNAMED = {
-    Target.CLUSTER: "is not on one node",
-    Target.LEADER: "is on whichever member leads",
-    Target.ETCD: "is on all of etcd",
+    FaultTarget.CLUSTER: "is not on one node",
+    FaultTarget.LEADER: "is always on the leader",
+    FaultTarget.ETCD: "is on all of etcd",
 }

@@ -1,4 +1,4 @@
-"""What a fault cost: from what the load had seen before, and in the end. Pure."""
+"""What a fault cost, computed from samples of the load before and after. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,14 +9,14 @@ from nodeagent.lab.net.latencies import merged
 from nodeagent.lab.supervisor_messages import FaultReport, FaultVerdict, LoadSample, WayCost
 
 QUIET = 0.5
-"""Seconds in which nothing fails before all is said to be well."""
+"""Seconds without a failure after which the lab counts as well."""
 
 
 class Promise(Struct, frozen=True):
     """What a fault must not cost: new connections that fail, open ones that break.
 
-    changes: seconds in which a Service change comes into force on every node, in spite of the fault; 0 where nobody looks.
-    stands_still: no change is expected before the fault is over, and the seconds count from then.
+    changes: seconds within which a Service change is served by every node in spite of the fault; 0 if changes are not
+    watched. stands_still: no change is expected before the fault is over; the seconds count from then.
     """
 
     new: bool = False
@@ -25,11 +25,9 @@ class Promise(Struct, frozen=True):
     stands_still: bool = False
 
 
-class Course(Struct, frozen=True):
-    """How a fault went: when it began, when it was over (put right, or done), and what showed that it was in effect.
-
-    lost: what failed beside connections, and must not.
-    """
+class FaultTiming(Struct, frozen=True):
+    """The time of a fault: when it began, when it was over (repaired, or done), and what showed that it was in effect.
+    lost: failures other than connections, which must not happen."""
 
     began: float
     ended: float
@@ -37,22 +35,22 @@ class Course(Struct, frozen=True):
     lost: int = 0
 
 
-class Open(Struct, frozen=True):
-    """Connections opened before, and those of them that answered in the end."""
+class OpenConnections(Struct, frozen=True):
+    """Connections opened before the fault: how many, and how many still answered in the end."""
 
     held: int
     kept: int
 
 
 class Change(Struct, frozen=True):
-    """A Service change: when it began, when every node served it; None: not yet."""
+    """A Service change: when it began, and when every node served it; None: not yet."""
 
     began: float
     in_force: float | None = None
 
 
-class Changed(Struct, frozen=True):
-    """Service changes since a fault: how many came into force, seconds that the slowest took, whether they go on."""
+class ChangeSummary(Struct, frozen=True):
+    """Service changes since a fault: how many took effect, seconds of the slowest, whether new ones take effect."""
 
     count: int
     slowest: float
@@ -60,37 +58,37 @@ class Changed(Struct, frozen=True):
 
 
 class NotDone(Struct, frozen=True):
-    """A fault that came to no report, and why."""
+    """A fault that ended without a report, and why."""
 
     kind: str
     reason: str
 
 
 def is_well(sample: LoadSample, since: float) -> bool:
-    """Whether all goes well, after `since` and after the last failure.
+    """Returns whether the lab is well after `since` and after the last failure.
 
-    That is: each way has answered a connection that was begun later, and whatever was begun in the first QUIET seconds
-    after that moment has been answered.
+    That is: on each path a connection that began later was answered, and every connection begun in the first QUIET
+    seconds after that moment was answered.
     """
     moment = max(since, sample.last_failure)
     return sample.horizon - moment >= QUIET and all(way.last_answer > moment for way in sample.ways)
 
 
-def ailing(sample: LoadSample, since: float) -> list[str]:
-    """The ways on which the latest connections failed, or none was answered since then."""
+def failing_paths(sample: LoadSample, since: float) -> list[str]:
+    """Returns the paths on which the latest connections failed, or none was answered since then."""
     return [
         f"{one.way.client} → {one.way.text}" for one in sample.ways if one.last_answer <= max(since, one.last_failure)
     ]
 
 
 def slowest_answer(before: LoadSample, after: LoadSample) -> float:
-    """Seconds, to two digits."""
+    """Returns the seconds of the slowest answer between two samples, to two digits."""
     took = merged(way.latencies for way in after.ways) - merged(way.latencies for way in before.ways)
     return max(took, default=0) / 1e6
 
 
 def way_costs(before: LoadSample, after: LoadSample) -> tuple[WayCost, ...]:
-    """What was counted in between; both samples have the same ways."""
+    """Returns what was counted between two samples of the same paths."""
     costs = []
     for earlier, later in zip(before.ways, after.ways, strict=True):
         attempts = later.answered + later.failed - earlier.answered - earlier.failed
@@ -98,18 +96,18 @@ def way_costs(before: LoadSample, after: LoadSample) -> tuple[WayCost, ...]:
     return tuple(costs)
 
 
-def changes_go_on(changes: Iterable[Change], since: float) -> bool:
-    """Whether one is in force that was begun later."""
+def takes_new_changes(changes: Iterable[Change], since: float) -> bool:
+    """Returns whether a change that began later took effect."""
     return any(change.in_force is not None and change.began > since for change in changes)
 
 
-def changes_since(changes: Iterable[Change], course: Course, promise: Promise, now: float) -> Changed:
-    """What became of those that were under way when the fault began, or begun later."""
+def changes_since(changes: Iterable[Change], course: FaultTiming, promise: Promise, now: float) -> ChangeSummary:
+    """Summarizes the changes that were in progress when the fault began, or began later."""
     clear = course.ended if promise.stands_still else course.began
     concerned = [one for one in changes if one.in_force is None or one.in_force > course.began]
     took = [max(0.0, (now if one.in_force is None else one.in_force) - max(one.began, clear)) for one in concerned]
     count = sum(one.in_force is not None for one in concerned)
-    return Changed(count, max(took, default=0.0), changes_go_on(concerned, course.ended))
+    return ChangeSummary(count, max(took, default=0.0), takes_new_changes(concerned, course.ended))
 
 
 def judge(
@@ -118,13 +116,12 @@ def judge(
     promise: Promise,
     before: LoadSample,
     after: LoadSample,
-    course: Course,
-    opened: Open,
-    changed: Changed | None = None,
+    course: FaultTiming,
+    opened: OpenConnections,
+    changed: ChangeSummary | None = None,
 ) -> FaultReport:
-    """The report. `after` was taken when all was well again, or when nobody looked any longer. changed: None where
-    nobody looked at changes.
-    """
+    """Returns the report. `after` was taken when the lab was well again, or when the wait for that ended. changed: None
+    if changes were not watched."""
     ways = way_costs(before, after)
     failed = sum(way.failed for way in ways)
     last = after.last_failure if failed else 0.0

@@ -1,4 +1,4 @@
-"""What can be broken of nodes, and of all at once, what shows that it is broken, and how it is put right again."""
+"""Faults of nodes and of the whole cluster: how each breaks something, how that is checked, and how it is repaired."""
 
 import asyncio
 import json
@@ -37,15 +37,16 @@ ALL_PERCENT = 100
 class Broken(Struct, frozen=True):
     """Something that is broken now.
 
-    look: what shows that it is, in words; raises LabError when it is not. right: puts it right; what that took, in words.
+    look: returns a text that shows it is broken; raises LabError if it is not. repair: repairs it; returns a text about
+    that.
     """
 
     look: Callable[[], str]
-    right: Callable[[], str]
+    repair: Callable[[], str]
 
 
 class Site:
-    """Where something is broken: the node or the control-plane host, how much, and what came of it."""
+    """The place of a fault: the node or control-plane host, the amount, and the results."""
 
     def __init__(self, cluster: LiveCluster, work: Work, node: str, amount: float) -> None:
         self.cluster = cluster
@@ -54,10 +55,10 @@ class Site:
         self.amount = amount
         self.began = 0.0
         self.broken: Broken | None = None
-        """To be put right. A fault that puts itself right has none."""
+        """What must be repaired; None for a fault that repairs itself."""
         self.seen: list[str] = []
         self.lost = 0
-        """What failed beside connections, and must not."""
+        """Failures other than connections, which must not happen."""
 
     @property
     def underlay(self) -> list[str]:
@@ -65,7 +66,7 @@ class Site:
         return ["-n", self.cluster.world.namespace(UNDERLAY)]
 
     async def break_by(self, function: Callable[[], Broken]) -> None:
-        """Break something. What has been broken is known, and put right, also when the wait for it is cancelled."""
+        """Breaks something. What is broken is recorded, and later repaired, even if this wait is cancelled."""
 
         def carry_out() -> None:
             self.broken = function()
@@ -73,18 +74,18 @@ class Site:
         await self.work(carry_out)
 
     def ping(self, timeout: float) -> float | None:
-        """Seconds until the node answers the router; None when it does not."""
+        """Returns the seconds until the node answers the router; None if it does not."""
         address = self.cluster.nodes[self.node][1].addresses[0]
         answer = self.cluster.world[UNDERLAY].ping(address, timeout=timeout).only
         return None if answer.failure else answer.seconds
 
 
 async def cut(site: Site) -> None:
-    """The link of the node goes down."""
+    """Sets the link of the node down."""
 
     def look() -> str:
         if site.ping(PING_TIMEOUT) is not None:
-            raise LabError(f"{site.node} answered while its link was to be down")
+            raise LabError(f"{site.node} answered although its link was down")
         return f"{site.node} answered no ping"
 
     def plug() -> str:
@@ -99,14 +100,14 @@ async def cut(site: Site) -> None:
 
 
 async def delay(site: Site) -> None:
-    """Each frame to and from the node takes longer."""
+    """Delays each frame to and from the node."""
     least = 2 * site.amount / 1000
     program = [*PROGRAM, "nodeagent.lab.slow_link", site.node, BRIDGE, str(site.amount)]
 
     def look() -> str:
         took = site.ping(least + 2.0)
         if took is None or took < least:
-            raise LabError(f"a ping of {site.node} was to take {least * 1000:.0f} ms, not {took}")
+            raise LabError(f"a ping of {site.node} had to take {least * 1000:.0f} ms, but took {took} s")
         return f"a ping of {site.node} took {took * 1000:.0f} ms"
 
     def slow_down() -> Broken:
@@ -124,7 +125,7 @@ async def delay(site: Site) -> None:
 
 
 async def drop(site: Site) -> None:
-    """Some of the packets to and from the node are lost."""
+    """Drops some of the packets to and from the node."""
     some = "" if site.amount >= ALL_PERCENT else f"numgen random mod 1000 < {round(site.amount * 10)} "
     commands = f"add table netdev {DROPS}\n" + "".join(
         f"add chain netdev {DROPS} {hook} {{ type filter hook {hook} device {site.node} priority 0; }}\n"
@@ -156,14 +157,14 @@ async def drop(site: Site) -> None:
 
 
 async def restart(site: Site) -> None:
-    """The agent is stopped (SIGTERM) and started again."""
+    """Stops the agent (SIGTERM) and starts it again."""
     before = site.cluster.agents[site.node].pid
     took = await site.work(lambda: site.cluster.restart_agent(site.node))
     site.seen.append(f"process {before} ended, {site.cluster.agents[site.node].pid} was ready after {took:.2f} s")
 
 
 async def kill(site: Site) -> None:
-    """The agent is killed (SIGKILL), and started again later, as systemd would."""
+    """Kills the agent (SIGKILL), and starts it again later, as systemd would."""
     agent = site.cluster.agents[site.node]
 
     def start() -> str:
@@ -178,7 +179,7 @@ async def kill_process(site: Site, process: AgentProcess, start: Callable[[], st
 
     def look() -> str:
         if process.running:
-            raise LabError(f"process {pid} of {site.node} was running while it was to be dead")
+            raise LabError(f"process {pid} of {site.node} was running although it was killed")
         return f"process {pid} was dead for {time.monotonic() - site.began:.1f} s"
 
     def strike() -> Broken:
@@ -190,7 +191,7 @@ async def kill_process(site: Site, process: AgentProcess, start: Callable[[], st
 
 
 async def dns(site: Site) -> None:
-    """The process that answers names is killed (SIGKILL), while a pod of the node asks all the time."""
+    """Kills the DNS process (SIGKILL) while a pod of the node sends queries all the time."""
     agent = site.cluster.agents[site.node]
     before, printed = site.cluster.dns_process(site.node), len(agent.lines)
     number, _ = site.cluster.nodes[site.node]
@@ -228,7 +229,7 @@ async def dns(site: Site) -> None:
 
 
 async def freeze(site: Site) -> None:
-    """The agent is stopped in its tracks (SIGSTOP), and goes on later."""
+    """Stops the agent's process (SIGSTOP), and lets it continue later."""
     cluster, node = site.cluster, site.node
     await freeze_process(
         site, cluster.agents[node], lambda: cluster.freeze_agent(node), lambda: cluster.thaw_agent(node)
@@ -257,13 +258,13 @@ async def freeze_process(
 
 
 async def api(site: Site) -> None:
-    """The API server, or each of several, is stopped (SIGTERM), and started again later."""
+    """Stops the API server, or each of several (SIGTERM), and starts it again later."""
     control = site.cluster.control
-    assert control is not None, "the API server is of the lab"
+    assert control is not None, "the API server belongs to the lab"
 
     def look() -> str:
         if answers(site.cluster.api):
-            raise LabError("the API server answered while it was to be down")
+            raise LabError("the API server answered although it was stopped")
         return f"it did not answer {time.monotonic() - site.began:.1f} s later"
 
     def start() -> str:
@@ -278,13 +279,13 @@ async def api(site: Site) -> None:
 
 
 async def rollover(site: Site) -> None:
-    """Every pod is replaced by a new one: that one first, then the old one ends, five seconds after its deletion."""
+    """Replaces every pod: the new one starts first, then the old one ends, five seconds after its deletion."""
     leaving: list[tuple[float, str]] = []
 
     def replace(name: str, node: str) -> None:
         site.cluster.add_pod(node)
         leaving.append((time.monotonic() + GRACE, name))
-        site.cluster.dismiss_pod(name, GRACE)
+        site.cluster.begin_deletion(name, GRACE)
 
     def end_first() -> None:
         _, name = leaving.pop(0)
@@ -298,15 +299,15 @@ async def rollover(site: Site) -> None:
             await asyncio.sleep(max(0.0, leaving[0][0] - time.monotonic()))
             await site.work(end_first)
     finally:
-        while leaving:  # interrupted: as many as there were
+        while leaving:  # interrupted: the number of pods stays the same
             await site.work(end_first)
     site.seen.append(
-        f"{len(olds)} {'pod' if len(olds) == 1 else 'pods'} replaced; connections open to those that left ended with them"
+        f"{len(olds)} {'pod' if len(olds) == 1 else 'pods'} replaced; connections to the old ones ended with them"
     )
 
 
 async def flush(site: Site) -> None:
-    """Somebody else runs `nft flush ruleset` on the node."""
+    """Runs `nft flush ruleset` on the node, as another program might."""
 
     def flush_and_look() -> bool:
         before = table_handles(site)
@@ -320,14 +321,14 @@ async def flush(site: Site) -> None:
 
 
 def table_handles(site: Site) -> dict[str, int]:
-    """Of the agent's tables, by family: a table that is rebuilt has another one."""
+    """Returns the handles of the agent's tables by family; a rebuilt table has another one."""
     listed = json.loads(site.cluster.world.run(site.node, ["nft", "-j", "list", "tables"]).stdout)["nftables"]
     tables = [entry["table"] for entry in listed if "table" in entry]
     return {table["family"]: table["handle"] for table in tables if table["name"] == "nodeagent"}
 
 
 async def conntrack(site: Site) -> None:
-    """The node's connection table is full of other connections."""
+    """Fills the node's connection table with other connections."""
     program = [*PROGRAM, "nodeagent.lab.full_conntrack"]
 
     def fill() -> Broken:
@@ -351,7 +352,7 @@ async def conntrack(site: Site) -> None:
 
 
 def packets_without_room(site: Site) -> int:
-    """How many packets the node's connection tracker has dropped: the column `drop`, a row for each CPU, in hex."""
+    """Returns how many packets the node's tracker has dropped: the column `drop`, a row for each CPU, in hex."""
     text = inside(site.cluster.world.namespace(site.node), CONNTRACK_STATISTICS.read_text)
     heading, *rows = text.splitlines()
     column = heading.split().index("drop")

@@ -1,6 +1,6 @@
-"""TCP from one network namespace into another, without a link between them.
+"""Forwards TCP from one network namespace into another, without a link between them.
 
-kubectl on this machine reaches the API server inside a lab, and a lab reaches one outside.
+With it, kubectl on this machine reaches the API server inside a lab, and a lab reaches one outside.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ Connect = Callable[[], socket.socket]
 
 
 class Forwarder:
-    """Passes connections to `listener` on to what `connect` opens (in a thread), until it is closed.
+    """Forwards connections to `listener` to a socket that `connect` opens (in a thread), until it is closed.
 
     An async context manager; open connections end with it.
     """
@@ -42,10 +42,10 @@ class Forwarder:
         assert task is not None, "a connection is a task"
         self._open.add(task)
         try:
-            with suppress(OSError, LabError):  # LabError: the namespace has gone
+            with suppress(OSError, LabError):  # LabError: the namespace was removed
                 there = await asyncio.open_connection(sock=await asyncio.to_thread(self._connect))
                 try:
-                    await _both_ways((reader, writer), there)
+                    await _copy_both_ways((reader, writer), there)
                 finally:
                     there[1].close()
         finally:
@@ -56,14 +56,14 @@ class Forwarder:
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def _both_ways(here: Stream, there: Stream) -> None:
-    """Until both have said all they had to."""
+async def _copy_both_ways(here: Stream, there: Stream) -> None:
+    """Copies in both directions until both sides have closed."""
     async with asyncio.TaskGroup() as group:
-        group.create_task(_pass_on(here[0], there[1]))
-        group.create_task(_pass_on(there[0], here[1]))
+        group.create_task(_copy(here[0], there[1]))
+        group.create_task(_copy(there[0], here[1]))
 
 
-async def _pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
     with suppress(OSError):
         while piece := await source.read(PIECE):
             target.write(piece)

@@ -1,8 +1,8 @@
 """A full connection table: ``python -m nodeagent.lab.full_conntrack``, in a node's namespace.
 
-Fills the table of the namespace with assured flows, which the kernel does not give up for new ones, keeps it full, and
-removes them when it is ended (SIGTERM). The limit is one of the machine (net.netfilter.nf_conntrack_max), but every
-namespace has a count of its own, so nobody else is hurt.
+Fills the namespace's table with assured flows, which the kernel does not evict for new ones, keeps it full, and removes
+them when it ends (SIGTERM). The limit is the machine's (net.netfilter.nf_conntrack_max), but each namespace has its own
+count, so other namespaces are not affected.
 """
 
 import errno
@@ -27,7 +27,7 @@ CLIENTS = 253
 
 
 def fillers() -> Iterator[Request]:
-    """Requests that make one flow each, between addresses that nobody has (RFC 5737)."""
+    """Yields requests that create one flow each, between documentation addresses (RFC 5737)."""
     for number in itertools.cycle(range(CLIENTS << 16)):
         client = (bytes((192, 0, 2, 1 + (number >> 16))), number & 0xFFFF)
         yield create_flow(client, SERVER, mark=MARK, seconds=LIFETIME_SECONDS)
@@ -41,7 +41,7 @@ class Table:
         self._fillers = fillers()
 
     def fill(self) -> None:
-        """Add flows until there is no room. Raises OSError for another reason than that."""
+        """Adds flows until the table is full. Raises OSError for any other failure."""
         while True:
             found = {failure.errno for failure in self._socket.perform(itertools.islice(self._fillers, BATCH))}
             if found - {errno.ENOMEM, errno.EEXIST}:
@@ -50,12 +50,12 @@ class Table:
                 return
 
     def clear(self) -> None:
-        """Remove the flows of this program, and no other."""
+        """Removes the flows of this program, and no others."""
         self._socket.perform([delete_marked(MARK)])
 
 
 def main() -> None:
-    """Until SIGTERM."""
+    """Keeps the table full until SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     table = Table()
     try:

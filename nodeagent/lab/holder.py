@@ -1,4 +1,4 @@
-"""The supervisor of a lab as others see it: a process to wait for, or to end."""
+"""The supervisor of a lab as another process sees it: to wait for its end, or to end it."""
 
 import select
 import signal
@@ -9,7 +9,7 @@ KILLED_WITHIN = 5.0
 
 
 class Holder:
-    """process: a pidfd, which tells when nothing of the process is left; its lock on the lab is gone before that."""
+    """process: a pidfd, readable when the process has ended completely; its lock on the lab is released before that."""
 
     def __init__(self, pid: int, process: int, lab: str) -> None:
         self._pid = pid
@@ -17,13 +17,13 @@ class Holder:
         self._lab = lab
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait for the end, so long."""
+        """Waits for the end of the process. Returns whether it ended in time."""
         poll = select.poll()
         poll.register(self._process, select.POLLIN)
         return bool(poll.poll(seconds * 1000))
 
     def end(self, *, patience: float) -> None:
-        """SIGTERM, and SIGKILL after `patience` seconds. Raises LabError when even that does not help."""
+        """Sends SIGTERM, and SIGKILL after `patience` seconds. Raises LabError if it does not end even then."""
         for number, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, KILLED_WITHIN)):
             try:
                 signal.pidfd_send_signal(self._process, number)

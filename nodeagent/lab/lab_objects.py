@@ -1,4 +1,4 @@
-"""The API objects of a lab, as a kubelet and an administrator would write them. The time comes as text."""
+"""The API objects of a lab, as a kubelet and an administrator would write them. Times are text."""
 
 import platform
 from typing import Any
@@ -15,16 +15,16 @@ SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
 DNS_SERVICES = "/api/v1/namespaces/kube-system/services"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 MANAGED_BY = "app.kubernetes.io/managed-by"
-"""The label that says which lab an object is of."""
+"""The label with the name of the lab to which an object belongs."""
 CHANGES = "nodeagent-lab-change"
-"""What Services begin with, and are marked with, that are made to see whether changes come into force."""
+"""Name prefix and label of the Services that test whether changes take effect."""
 MERGE_PATCH = "application/merge-patch+json"
 LEASE_SECONDS = 40
 IMAGE = "nodeagent-lab/echo"
 
 
 def node_object(node: Node, number: int, now: str) -> Document:
-    """A node that is ready, with its addresses and pod ranges, in one of two zones."""
+    """Returns a ready node with its addresses and pod ranges, in one of two zones."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -46,25 +46,25 @@ def node_object(node: Node, number: int, now: str) -> Document:
 
 
 def node_info() -> Document:
-    """What `kubectl get nodes -o wide` shows; the API wants every field."""
+    """Returns what `kubectl get nodes -o wide` shows; the API requires every field."""
     fields = ("machineID", "systemUUID", "bootID", "kubeletVersion", "kubeProxyVersion", "containerRuntimeVersion")
     known = {"osImage": "network namespace", "kernelVersion": platform.release(), "operatingSystem": "linux"}
     return dict.fromkeys(fields, "nodeagent lab") | known | {"architecture": platform.machine()}
 
 
 def heartbeat(since: str, now: str) -> Document:
-    """A merge patch of a node's status: ready since then, and still."""
+    """Returns a merge patch of a node's status: ready since `since`, last seen `now`."""
     return {"status": {"conditions": [ready_condition(since, "KubeletReady") | {"lastHeartbeatTime": now}]}}
 
 
 def ready_condition(since: str, reason: str = "") -> Document:
-    """Ready."""
+    """Returns the condition Ready."""
     condition = {"type": "Ready", "status": "True", "lastTransitionTime": since}
     return condition | {"reason": reason} if reason else condition
 
 
 def lease(node: str, now: str) -> Document:
-    """What says that a node lives; `now` with microseconds."""
+    """Returns a node's Lease; `now` has microseconds."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -74,7 +74,7 @@ def lease(node: str, now: str) -> Document:
 
 
 def pod_object(pod: Pod, node: str) -> Document:
-    """A pod that a scheduler has put on a node."""
+    """Returns a pod that is scheduled to a node."""
     ports = [{"name": "tcp", "containerPort": TARGET_PORT}]
     ports.append({"name": "udp", "containerPort": TARGET_PORT, "protocol": "UDP"})
     return {
@@ -86,7 +86,7 @@ def pod_object(pod: Pod, node: str) -> Document:
 
 
 def running_status(pod: Pod, host: str, now: str) -> Document:
-    """A merge patch of a pod's status: it runs and is ready."""
+    """Returns a merge patch of a pod's status: running and ready."""
     kinds = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
     conditions = [ready_condition(now) | {"type": kind} for kind in kinds]
     return {
@@ -112,7 +112,7 @@ def running_status(pod: Pod, host: str, now: str) -> Document:
 
 
 def service_object(settings: Settings, name: str = SERVICE) -> Document:
-    """The lab's own service: every kind of address, TCP and UDP, all pods."""
+    """Returns the lab's own service: every kind of address, TCP and UDP, all pods."""
     spec: Document = {
         "type": "LoadBalancer",
         "selector": dict(LABELS),
@@ -127,14 +127,14 @@ def service_object(settings: Settings, name: str = SERVICE) -> Document:
 
 
 def change_object(name: str) -> Document:
-    """A service with nothing but a ClusterIP, for all pods."""
+    """Returns a service with only a ClusterIP, for all pods."""
     spec = {"selector": dict(LABELS), "ports": [{"port": SERVICE_PORT, "targetPort": TARGET_PORT}]}
     metadata = {"name": name, "namespace": NAMESPACE, "labels": {MANAGED_BY: CHANGES}}
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
 def dns_service_object(settings: Settings) -> Document:
-    """The DNS Service as every cluster has it, but without endpoints: the nodes answer."""
+    """Returns the DNS Service as every cluster has it, but without endpoints: the nodes answer."""
     addresses = list(settings.dns_addresses)
     spec: Document = {
         "clusterIP": addresses[0],

@@ -1,4 +1,4 @@
-"""What a lab consists of: names, addresses and ranges, from a few numbers. Pure."""
+"""Decides the members of a lab: names, addresses and ranges, from a few numbers. Pure."""
 
 from urllib.parse import urlsplit
 
@@ -8,7 +8,7 @@ from nodeagent.lab.net.topology import POD_BRIDGE, Node, Outside, Pod, Topology
 from nodeagent.model.addresses import family_of
 
 PROGRAMS = ("ip", "nft", "setpriv", "openssl")
-"""What a machine must have for a lab."""
+"""Programs that a machine needs for a lab."""
 MOST_NODES = 50
 MOST_PODS = 100
 EMBEDDED = "embedded"
@@ -16,9 +16,9 @@ EMBEDDED = "embedded"
 CONTROL = "control"
 CLIENT = "client"
 CONTROL_ADDRESSES = ("192.168.0.2", "2001:db8::a2")
-"""Of the first control-plane host; the others follow."""
+"""Those of the first control-plane host; the others follow."""
 CONTROL_PLANES = (1, 3, 5)
-"""How many there may be: etcd has no use for an even number."""
+"""Allowed numbers; an even number of etcd members has no advantage."""
 CLIENT_ADDRESSES = ("203.0.113.2", "2001:db8:ffff::2")
 API_PORT = 6443
 ETCD_PORT = 2379
@@ -28,7 +28,7 @@ HEALTH_PORT = 10256
 CLUSTER_CIDRS = ("10.244.0.0/16", "fd00:244::/32")
 SERVICE_CIDRS = ("10.96.0.0/16", "fd00:10:96::/112")
 DNS_ADDRESSES = ("10.96.0.10", "fd00:10:96::a")
-"""The DNS Service's; where the API server is not the lab's, so are its Services not."""
+"""Those of the DNS Service, if the API server is the lab's. Otherwise names are answered at OWN_DNS_ADDRESSES."""
 OWN_DNS_ADDRESSES = ("169.254.20.10", "fd00:20::10")
 DNS_PORT = 53
 ZONE = "cluster.local"
@@ -39,7 +39,7 @@ SERVICE = "echo"
 SERVICE_PORT = 80
 TARGET_PORT = 8080
 LABELS = {"app": "echo"}
-"""Of every pod, and what the lab's own service selects."""
+"""Labels of every pod, and selector of the lab's own service."""
 
 FIRST_POD_HOST = 10
 LAST_POD_HOST = 249
@@ -47,12 +47,13 @@ CALLER_HOST = 250
 
 
 class Settings(Struct, frozen=True):
-    """How a lab is to be. `check` says what is wrong with it.
+    """How a lab is built; `check` validates it.
 
-    api: ``embedded``, or the URL of a running server; then credentials may name a kubeconfig to take them from.
-    agent_options: further options of every node's `nodeagent run`. dns: whether nodes answer names. page: whether there is
-    a page to look at. control_planes: hosts with an API server; where they are several, with a member of etcd each, which is
-    the program `etcd`. faketime: the library that makes one of them tell another time; empty for the machine's, if it has one.
+    api: ``embedded``, or the URL of a running server; then credentials may be a kubeconfig to take them from.
+    agent_options: additional options of every node's `nodeagent run`. dns: whether nodes answer names. page: whether
+    there is a page. control_planes: hosts with an API server; if there are several, each has an etcd member, run by the
+    program `etcd`. faketime: the preload library that changes the clock of one of them; empty: the machine's, if it is
+    installed.
     """
 
     name: str = "lab"
@@ -73,7 +74,7 @@ class Settings(Struct, frozen=True):
         return self.api == EMBEDDED
 
     def check(self) -> None:
-        """Raise ValueError naming the first thing that cannot be."""
+        """Raises ValueError for the first invalid setting."""
         if not 1 <= self.nodes <= MOST_NODES:
             raise ValueError(f"--nodes {self.nodes}: from 1 to {MOST_NODES}")
         if not 0 <= self.pods <= MOST_PODS:
@@ -94,16 +95,16 @@ class Settings(Struct, frozen=True):
 
     @property
     def dns_addresses(self) -> tuple[str, ...]:
-        """Where names are asked for; none in a lab without names."""
+        """The addresses of the DNS servers; empty in a lab without DNS."""
         return self.of_families(DNS_ADDRESSES if self.embedded else OWN_DNS_ADDRESSES) if self.dns else ()
 
     def of_families(self, pair: tuple[str, str]) -> tuple[str, ...]:
-        """The IPv4 one of a pair, and the IPv6 one in a lab that has both families."""
+        """Returns the IPv4 item of a pair; in a dual-stack lab also the IPv6 item."""
         return pair if self.ipv6 else pair[:1]
 
 
 def is_server(url: str) -> bool:
-    """Whether it names a host and, if any, a port."""
+    """Returns whether the URL has a host and, if it has a port, a valid one."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -112,22 +113,22 @@ def is_server(url: str) -> bool:
 
 
 def node_name(number: int) -> str:
-    """Nodes are counted from 1."""
+    """Returns a node's name; nodes are counted from 1."""
     return f"node-{number}"
 
 
 def pod_name(node: int, number: int) -> str:
-    """Pods of a node are counted from 1; a number is not used again."""
+    """Returns a pod's name; the pods of a node are counted from 1, and a number is not used again."""
     return f"{SERVICE}-{node}-{number}"
 
 
 def caller_name(node: int) -> str:
-    """The pod of a node that only asks."""
+    """Returns the name of the node's pod that only sends requests."""
     return f"caller-{node}"
 
 
 def pod_at(settings: Settings, node: int, number: int, taken: frozenset[str] = frozenset()) -> Pod:
-    """Pod `number` of a node, at the first free address. Raises ValueError when no address is free."""
+    """Returns pod `number` of a node, at the first free address. Raises ValueError if no address is free."""
     for host in range(FIRST_POD_HOST, LAST_POD_HOST):
         addresses = settings.of_families((f"10.244.{node}.{host}", f"fd00:244:{node:x}::{host:x}"))
         if not taken.intersection(addresses):
@@ -136,7 +137,7 @@ def pod_at(settings: Settings, node: int, number: int, taken: frozenset[str] = f
 
 
 def node_at(settings: Settings, number: int, pod_bridge: str) -> Node:
-    """Node `number` with its first pods, and one that is no endpoint and only asks."""
+    """Returns node `number` with its first pods, and one more pod that is no endpoint and only sends requests."""
     pods: list[Pod] = []
     for each in range(1, settings.pods + 1):
         taken = frozenset(address for pod in pods for address in pod.addresses)
@@ -155,7 +156,7 @@ def node_at(settings: Settings, number: int, pod_bridge: str) -> Node:
 
 
 def control_hosts(settings: Settings) -> tuple[Outside, ...]:
-    """The control-plane hosts: `control`, or `control-1` …"""
+    """Returns the control-plane hosts: `control`, or `control-1` …"""
     if not settings.several:
         return (Outside(CONTROL, settings.of_families(CONTROL_ADDRESSES)),)
     return tuple(
@@ -165,33 +166,33 @@ def control_hosts(settings: Settings) -> tuple[Outside, ...]:
 
 
 def member_name(host: str) -> str:
-    """The etcd member of a control-plane host."""
+    """Returns the name of the etcd member on a control-plane host."""
     return f"etcd-{host.rpartition('-')[2]}"
 
 
 def plan(settings: Settings, pod_bridge: str = POD_BRIDGE) -> Topology:
-    """All of it: nodes with pods, the control-plane hosts, the client outside. pod_bridge: of each node, or NO_BRIDGE."""
+    """Returns nodes with pods, control-plane hosts, the client outside. pod_bridge: of each node, or NO_BRIDGE."""
     nodes = tuple(node_at(settings, number, pod_bridge) for number in range(1, settings.nodes + 1))
     client = Outside(CLIENT, settings.of_families(CLIENT_ADDRESSES))
     return Topology(nodes, (*control_hosts(settings), client))
 
 
 def resolv_conf(server: str, namespace: str) -> str:
-    """What a container runtime writes for a pod of this namespace with dnsPolicy ClusterFirst."""
+    """Returns what a container runtime writes for a pod of this namespace with dnsPolicy ClusterFirst."""
     search = " ".join((f"{namespace}.svc.{ZONE}", f"svc.{ZONE}", ZONE))
     return f"search {search}\nnameserver {server}\noptions ndots:5\n"
 
 
 def api_address() -> str:
-    """Where the API server, the first one of several, listens inside the lab."""
+    """Returns the address inside the lab of the API server, of several the first one."""
     return CONTROL_ADDRESSES[0]
 
 
 def api_urls(settings: Settings) -> tuple[str, ...]:
-    """The lab's own API servers, as the inside reaches them."""
+    """Returns the URLs of the lab's own API servers, for the inside."""
     return tuple(f"https://{host.addresses[0]}:{API_PORT}" for host in control_hosts(settings))
 
 
 def families_of(settings: Settings) -> tuple[str, ...]:
-    """The families' names."""
+    """Returns the names of the IP families."""
     return tuple(family_of(address).value for address in settings.of_families(CLIENT_ADDRESSES))

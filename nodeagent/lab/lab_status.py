@@ -1,4 +1,4 @@
-"""A lab as it is now: looked at, not remembered. What cannot be seen (the API server is away) is left out."""
+"""The present state of a lab, read each time. What cannot be read (the API server does not answer) is left out."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -18,7 +18,7 @@ ANSWER_SECONDS = 1.0
 
 
 def node_statuses(cluster: LiveCluster) -> tuple[NodeStatus, ...]:
-    """Every node."""
+    """Returns the status of every node."""
     try:
         counts: Mapping[str, tuple[int, int]] = programmed(
             cluster.world, cluster.nodes, expected_endpoints(cluster.api)
@@ -40,14 +40,14 @@ def node_statuses(cluster: LiveCluster) -> tuple[NodeStatus, ...]:
 
 
 def agent_state(cluster: LiveCluster, node: str) -> str:
-    """running, stopped or frozen."""
+    """Returns "running", "stopped" or "frozen"."""
     if not cluster.agents[node].running:
         return "stopped"
     return "frozen" if node in cluster.frozen else "running"
 
 
 def is_healthy(cluster: LiveCluster, node: str) -> bool:
-    """What the node's /healthz says."""
+    """Returns whether the node's /healthz reports success."""
     if agent_state(cluster, node) != "running":
         return False
 
@@ -56,7 +56,7 @@ def is_healthy(cluster: LiveCluster, node: str) -> bool:
 
 
 def answer_of_agent(namespace: str, address: str, port: int, path: str) -> bytes | None:
-    """The body of what the agent of a namespace answers at one of its ports; None without a 200 within a second."""
+    """Returns the body of a GET to an agent's port, from its namespace; None without a 200 within a second."""
 
     def ask() -> bytes | None:
         connection = HTTPConnection(address, port, timeout=ANSWER_SECONDS)
@@ -73,7 +73,7 @@ def answer_of_agent(namespace: str, address: str, port: int, path: str) -> bytes
 
 
 def api_state(cluster: LiveCluster) -> str:
-    """running, stopped, how many of several run, or where it is."""
+    """Returns "running", "stopped", how many of several run, or the URL of a server outside."""
     if cluster.control is None:
         return cluster.settings.api
     states = [process_state(server) for server in cluster.control.servers.values()]
@@ -83,7 +83,7 @@ def api_state(cluster: LiveCluster) -> str:
 
 
 def control_statuses(cluster: LiveCluster) -> tuple[ControlStatus, ...]:
-    """Every control-plane host, where they are several."""
+    """Returns the status of every control-plane host; empty if there is only one."""
     control = cluster.control
     if control is None or control.etcd is None:
         return ()
@@ -106,7 +106,7 @@ def control_statuses(cluster: LiveCluster) -> tuple[ControlStatus, ...]:
 
 
 def pod_statuses(cluster: LiveCluster) -> tuple[PodStatus, ...]:
-    """Every pod, and whether the API server has it as ready."""
+    """Returns every pod, and whether the API server reports it as ready."""
     try:
         ready = {pod["metadata"]["name"] for pod in cluster.api.call("GET", lab_objects.PODS)["items"] if is_ready(pod)}
     except LabError:
@@ -115,7 +115,7 @@ def pod_statuses(cluster: LiveCluster) -> tuple[PodStatus, ...]:
 
 
 def service_statuses(cluster: LiveCluster) -> tuple[ServiceStatus, ...]:
-    """Every service and where it answers."""
+    """Returns every Service and its addresses."""
     try:
         expected = expected_endpoints(cluster.api)
         services = cluster.api.call("GET", "/api/v1/services")["items"]
@@ -125,14 +125,14 @@ def service_statuses(cluster: LiveCluster) -> tuple[ServiceStatus, ...]:
 
 
 def is_ready(pod: Document) -> bool:
-    """Whether a pod object says it is ready, and not ending."""
+    """Returns whether a pod object is ready and not terminating."""
     conditions = (pod.get("status") or {}).get("conditions") or []
-    said = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
-    return said and not pod["metadata"].get("deletionTimestamp")
+    reported = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    return reported and not pod["metadata"].get("deletionTimestamp")
 
 
 def service_status(service: Document, expected: set[ServiceEndpoint]) -> ServiceStatus:
-    """A service and where it answers."""
+    """Returns a Service and its addresses."""
     meta, spec = service["metadata"], service["spec"]
     name = f"{meta['namespace']}/{meta['name']}"
     places = [address for address in spec.get("clusterIPs") or [] if address != "None"]

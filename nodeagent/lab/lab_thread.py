@@ -1,4 +1,4 @@
-"""The one thread of a lab in which everything happens that blocks."""
+"""The one thread of a lab for everything that blocks."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,19 +9,19 @@ T = TypeVar("T")
 
 
 class Work(Protocol):
-    """Does something that blocks, in the thread of the lab. Cancelled, it is raised once that has ended."""
+    """Runs a blocking function in the lab's thread. A cancelled caller gets CancelledError after it has ended."""
 
     def __call__(self, function: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class Worker:
-    """A thread that does one thing after the other, each to its end: what has been asked for is never left behind."""
+    """A thread that runs one function after the other, each to its end."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab")
 
     async def __call__(self, function: Callable[[], T], /) -> T:
-        """What the function returns or raises. A cancellation is raised when it has ended, instead of that."""
+        """Returns or raises what the function does. A cancellation is raised after it has ended, instead of its result."""
         result = asyncio.get_running_loop().run_in_executor(self._thread, function)
         cancelled = False
         while not result.done():
@@ -30,10 +30,10 @@ class Worker:
             except asyncio.CancelledError:
                 cancelled = True
         if cancelled:
-            result.exception()  # looked at, so that nobody reports it as forgotten
+            result.exception()  # retrieved, so that asyncio does not log it
             raise asyncio.CancelledError
         return result.result()
 
     def close(self) -> None:
-        """The thread ends."""
+        """Ends the thread."""
         self._thread.shutdown()

@@ -1,4 +1,4 @@
-"""Connections from everywhere to a service, and what became of them."""
+"""Connections from everywhere to a service, and their results."""
 
 import math
 import time
@@ -23,20 +23,19 @@ HELD_EACH = 5
 HELD_TIMEOUT = 1.0
 MOST_WORKERS = 60
 RATES = (1.0, 2000.0)
-"""Connections a second, from and to; the processes that make them become a load of their own beyond that."""
+"""Lowest and highest number of connections a second; beyond that, the processes that make them distort the result."""
 
 
 def check_rate(rate: float) -> None:
-    """Raise ValueError for a rate that cannot be kept."""
+    """Raises ValueError for a rate that cannot be kept."""
     least, most = RATES
     if not least <= rate <= most:
         raise ValueError(f"--rate {rate:g}: from {least:g} to {most:g}")
 
 
-def ways_to(cluster: LiveCluster, service: Document, protocol: str = "TCP") -> list[ServicePath]:
-    """From each node's own pod and each node to the ClusterIPs; from the client outside to all node ports and
-    load-balancer addresses. Raises LabError for a service without a port of this protocol.
-    """
+def paths_to(cluster: LiveCluster, service: Document, protocol: str = "TCP") -> list[ServicePath]:
+    """Returns the paths: from each node and its calling pod to the ClusterIPs; from the client outside to all node
+    ports and load-balancer addresses. Raises LabError for a service without a port of this protocol."""
     spec = service["spec"]
     port = next((port for port in spec.get("ports") or [] if port.get("protocol", "TCP") == protocol), None)
     if port is None:
@@ -62,13 +61,13 @@ def ways_to(cluster: LiveCluster, service: Document, protocol: str = "TCP") -> l
 
 
 def find_service(cluster: LiveCluster, name: str) -> Document:
-    """The Service object NAMESPACE/NAME. Raises LabError."""
+    """Returns the Service object NAMESPACE/NAME. Raises LabError."""
     namespace, _, rest = name.rpartition("/")
     return cluster.api.call("GET", f"/api/v1/namespaces/{namespace or 'default'}/services/{rest}")
 
 
 class Stoppable(Interface):
-    """Something that goes on until it is stopped."""
+    """Something that runs until it is stopped."""
 
     def stop(self) -> None: ...
 
@@ -78,8 +77,8 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def going_on(work: Work, begin: Callable[[], S]) -> AsyncIterator[S]:
-    """What `begin` starts, stopped in the end: also when the wait for its start was cancelled."""
+async def stopped_at_exit(work: Work, begin: Callable[[], S]) -> AsyncIterator[S]:
+    """Starts something with `begin` and stops it at exit, even if the wait for the start was cancelled."""
     started: list[S] = []
     try:
         await work(lambda: started.append(begin()))
@@ -90,10 +89,10 @@ async def going_on(work: Work, begin: Callable[[], S]) -> AsyncIterator[S]:
 
 
 class ClusterLoad:
-    """New connections on every way, `rate` a second in all; started when made, until `stop`.
+    """New connections on every path, `rate` a second in all, from construction until `stop`.
 
-    They come evenly: the ways take turns. There are enough workers to keep the rate while every connection waits until
-    its timeout, up to a limit. With `record`, each of them is in `records` once it has been stopped.
+    The paths take turns at even intervals. There are enough workers to keep the rate even if every connection waits for
+    its timeout, up to a limit. With `record`, `records` has every connection after `stop`.
     """
 
     def __init__(
@@ -108,13 +107,13 @@ class ClusterLoad:
     ) -> None:
         workers = min(MOST_WORKERS, math.ceil(rate / len(ways) * timeout))
         self.spacing = len(ways) / rate
-        """Seconds from one connection of a way to the next one."""
+        """Seconds from one connection of a path to the next."""
         self.began = time.monotonic()
         self.records: list[tuple[ServicePath, Record]] = []
         self._running: list[tuple[ServicePath, Loading]] = []
         self._all = cluster.loads
         with ExitStack() as stack:
-            stack.callback(self.stop)  # those that have begun, when one cannot
+            stack.callback(self.stop)  # those that have started, if one fails
             for number, way in enumerate(ways):
                 member: Member = cluster.world[way.client]
                 loading = member.load(
@@ -132,7 +131,7 @@ class ClusterLoad:
         self._all.append(self)
 
     def sample(self) -> LoadSample:
-        """What has happened since it began."""
+        """Returns what has happened since the start."""
         found, horizon = [], time.monotonic()
         for way, loading in self._running:
             report = loading.report()
@@ -148,7 +147,7 @@ class ClusterLoad:
         return LoadSample(at, at - self.began, tuple(found), horizon)
 
     def stop(self) -> None:
-        """End it."""
+        """Ends it."""
         running, self._running = self._running, []
         if self in self._all:
             self._all.remove(self)
@@ -156,12 +155,12 @@ class ClusterLoad:
         def ended(way: ServicePath, loading: Loading) -> list[tuple[ServicePath, Record]]:
             return [(way, record) for record in loading.stop().records]
 
-        for found in member_by_member([(way.client, partial(ended, way, loading)) for way, loading in running]):
+        for found in in_parallel_by_member([(way.client, partial(ended, way, loading)) for way, loading in running]):
             self.records += found
 
 
 class HeldConnections:
-    """Connections that stay open: from each node's own pod to the ClusterIPs, from the client to everything."""
+    """Connections that stay open: from each node's calling pod to the ClusterIPs, from the client to everything."""
 
     def __init__(self, cluster: LiveCluster, ways: Sequence[ServicePath], protocol: str) -> None:
         self._held: list[tuple[str, Holding]] = []
@@ -177,21 +176,19 @@ class HeldConnections:
         self.opened = sum(holding.opened.names.total() for _, holding in self._held)
 
     def count_alive(self) -> int:
-        """How many still answer."""
-        surveys = member_by_member([(client, holding.ask) for client, holding in self._held])
+        """Returns how many still answer."""
+        surveys = in_parallel_by_member([(client, holding.ask) for client, holding in self._held])
         return sum(survey.names.total() for survey in surveys)
 
     def stop(self) -> None:
-        """Close them."""
+        """Closes them."""
         held, self._held = self._held, []
-        member_by_member([(client, holding.stop) for client, holding in held])
+        in_parallel_by_member([(client, holding.stop) for client, holding in held])
 
 
-def member_by_member(requests: Sequence[tuple[str, Callable[[], T]]]) -> list[T]:
-    """Each of these requests to a member, those to different members at the same time; what came of them.
-
-    A member that has gone is left out.
-    """
+def in_parallel_by_member(requests: Sequence[tuple[str, Callable[[], T]]]) -> list[T]:
+    """Runs the requests to members, those to different members in parallel. Returns their results; requests that fail
+    with LabError are left out."""
     todo: dict[str, list[Callable[[], T]]] = {}
     for member, request in requests:
         todo.setdefault(member, []).append(request)

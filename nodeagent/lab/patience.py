@@ -1,4 +1,4 @@
-"""Waiting in the thread of a lab for what shows that something has happened."""
+"""Waits in the thread of a lab until something is seen to have happened."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.network_namespaces import LabError
 
 SECONDS = 60.0
-"""For what takes a few on an idle machine."""
+"""Timeout for what takes a few seconds on an idle machine."""
 LOOK_EVERY = 0.05
 
 
@@ -21,7 +21,7 @@ class TooLate(LabError):
 
 
 class Patience:
-    """Waits until `interrupted` is set."""
+    """Waits for conditions until `interrupted` is set."""
 
     def __init__(self) -> None:
         self.interrupted = threading.Event()
@@ -29,7 +29,7 @@ class Patience:
     def until(
         self, condition: Callable[[], bool], what: str, *, of: AgentProcess | None = None, seconds: float = SECONDS
     ) -> None:
-        """Return when the condition holds. Raises Interrupted, TooLate, and LabError when the program `of` ended."""
+        """Waits until the condition holds. Raises Interrupted, TooLate, and LabError if the program `of` ended."""
         deadline = time.monotonic() + seconds
         while True:
             began = time.monotonic()
@@ -42,10 +42,10 @@ class Patience:
                 raise LabError(f"a program ended while waiting for {what}: {of.last_words()}")
             if time.monotonic() > deadline:
                 raise TooLate(f"{what}: not within {seconds:.0f} s")
-            time.sleep(max(LOOK_EVERY, took))  # looking is half of the time at most
+            time.sleep(max(LOOK_EVERY, took))  # the condition takes at most half of the time
 
     def until_line(
         self, process: AgentProcess, words: str, what: str, *, after: int = 0, seconds: float = SECONDS
     ) -> None:
-        """Return when a program has printed a line with these words, from line number `after` on."""
+        """Waits until a program has printed a line with these words, from line number `after` on."""
         self.until(lambda: any(words in line for line in process.lines[after:]), what, of=process, seconds=seconds)

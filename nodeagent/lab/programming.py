@@ -1,4 +1,4 @@
-"""Which endpoints there should be, and which are in a node's kernel: the API server is asked, and `nodeagent show`."""
+"""Compares the expected endpoints with those in nodes' kernels: from the API server, and from `nodeagent show`."""
 
 import json
 from collections.abc import Iterable
@@ -12,11 +12,11 @@ from nodeagent.model.addresses import endpoint_text
 AT_A_TIME = 4
 
 ServiceEndpoint = tuple[str, str]
-"""NAMESPACE/NAME:PORT of a service port, and an address:port behind it."""
+"""NAMESPACE/NAME:PORT of a service port, and the address:port of an endpoint."""
 
 
 def expected_endpoints(api: Api) -> set[ServiceEndpoint]:
-    """Every ready endpoint the API server knows. Raises LabError."""
+    """Returns every ready endpoint in the API server. Raises LabError."""
     found = set()
     for one in api.call("GET", "/apis/discovery.k8s.io/v1/endpointslices")["items"]:
         meta = one["metadata"]
@@ -30,7 +30,7 @@ def expected_endpoints(api: Api) -> set[ServiceEndpoint]:
 
 
 def programmed(world: World, nodes: Iterable[str], expected: set[ServiceEndpoint]) -> dict[str, tuple[int, int]]:
-    """For each node: how many of these are in its kernel, and how many they are."""
+    """Returns for each node how many of these endpoints are in its kernel, and how many are expected."""
 
     def count(node: str) -> tuple[int, int]:
         shown = world.run(node, [*NODEAGENT, "show", "backends", "-o", "json"], check=False)

@@ -1,4 +1,4 @@
-"""The lab's objects at its API server, its own or a foreign one: created, kept alive, deleted."""
+"""The lab's objects in its own or a foreign API server: created, kept alive, deleted."""
 
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from nodeagent.lab.net.topology import Node, Pod
 
 
 class Registration:
-    """Objects that are marked as one lab's. Methods raise LabError when the server does not do what it should."""
+    """Objects that are labelled as one lab's. Methods raise LabError if the server does not do what it should."""
 
     def __init__(self, api: Api, settings: Settings) -> None:
         self._api = api
@@ -21,28 +21,28 @@ class Registration:
         self._paths: list[str] = []
 
     def add_node(self, node: Node, number: int) -> None:
-        """A node that is ready, and its lease."""
+        """Creates a ready node and its Lease."""
         self._create(lab_objects.NODES, lab_objects.node_object(node, number, self._since))
         self._create(lab_objects.LEASES, lab_objects.lease(node.name, now(micro=True)))
 
     def add_pod(self, pod: Pod, node: Node) -> None:
-        """A pod that runs on this node."""
+        """Creates a pod that runs on this node."""
         self._create(lab_objects.PODS, lab_objects.pod_object(pod, node.name))
         status = lab_objects.running_status(pod, node.addresses[0], now())
         self._api.call("PATCH", f"{lab_objects.PODS}/{pod.name}/status", status, content_type=lab_objects.MERGE_PATCH)
 
     def add_service(self) -> None:
-        """The lab's own service, and the DNS Service of a cluster that is all the lab's."""
+        """Creates the lab's own service and, if the API server is the lab's, the DNS Service."""
         self._create(lab_objects.SERVICES, lab_objects.service_object(self._settings))
         if self._settings.dns and self._settings.embedded:
             self._create(lab_objects.DNS_SERVICES, lab_objects.dns_service_object(self._settings))
 
-    def beat(self, node: str) -> None:
-        """Say that a node lives."""
+    def renew_lease(self, node: str) -> None:
+        """Renews a node's Lease, and updates the time of its Ready condition."""
         lease = {"spec": lab_objects.lease(node, now(micro=True))["spec"]}
         self._api.call("PATCH", f"{lab_objects.LEASES}/{node}", lease, content_type=lab_objects.MERGE_PATCH)
-        beat = lab_objects.heartbeat(self._since, now())
-        self._api.call("PATCH", f"{lab_objects.NODES}/{node}/status", beat, content_type=lab_objects.MERGE_PATCH)
+        heartbeat = lab_objects.heartbeat(self._since, now())
+        self._api.call("PATCH", f"{lab_objects.NODES}/{node}/status", heartbeat, content_type=lab_objects.MERGE_PATCH)
 
     def withdraw(self) -> None:
         """Deletes all of them, if the server can be reached."""
@@ -51,7 +51,7 @@ class Registration:
                 self._api.delete(path, {"gracePeriodSeconds": 0})
 
     def _create(self, path: str, document: Document) -> None:
-        """One object, marked. What a killed lab of this name left is replaced; what is others' is left alone."""
+        """Creates one object with the label. Replaces one of a killed lab of this name; raises LabError for any other."""
         name, mark = document["metadata"]["name"], f"nodeagent-lab-{self._settings.name}"
         document["metadata"].setdefault("labels", {})[lab_objects.MANAGED_BY] = mark
         try:
@@ -61,12 +61,12 @@ class Registration:
                 raise
             there = self._api.call("GET", f"{path}/{name}")["metadata"].get("labels") or {}
             if there.get(lab_objects.MANAGED_BY) != mark:
-                raise LabError(f"{path}/{name} is there already, and not of this lab") from None
+                raise LabError(f"{path}/{name} exists already, and does not belong to this lab") from None
             self._api.delete(f"{path}/{name}", {"gracePeriodSeconds": 0})
             self._api.call("POST", path, document)
         self._paths.append(f"{path}/{name}")
 
 
 def now(*, micro: bool = False) -> str:
-    """The time as the API writes it."""
+    """Returns the time as the API writes it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""What a lab tells, as text: loads, faults, and tables in general. Pure but for rich, which aligns columns."""
+"""Results of a lab as text: loads, faults, and tables in general. Pure except for rich, which aligns columns."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,11 +15,11 @@ COST_HEADINGS = ("FAULT", "WHAT HAPPENED", "FAILED", "OF", "OUTAGE", "RECOVERY",
 PIPE_WIDTH = 1000
 NEVER = "not seen"
 FEW_SECONDS = 0.01
-"""Below it, milliseconds have decimals."""
+"""Below this, milliseconds have decimals."""
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> str:
-    """Aligned columns; those of `right` (by number) are numbers."""
+    """Returns aligned columns; those in `right` (by number) are right-aligned."""
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for number, heading in enumerate(headings):
         grid.add_column(heading, justify="right" if number in right else "left", no_wrap=True, overflow="ignore")
@@ -32,17 +32,15 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequ
 
 
 def load_line(sample: LoadSample) -> str:
-    """One look, for a log."""
+    """Returns one sample as a line for a log."""
     latencies = merged(way.latencies for way in sample.ways)
     speed = " ".join(f"p{share:g}={milliseconds(percentile(latencies, share / 100))}" for share in (50, 99))
     return f"{sample.seconds:6.1f} s  answered={sample.answered} failed={sample.failed} {speed}"
 
 
 def load_text(sample: LoadSample, previous: LoadSample | None, *, grouped: bool = False) -> str:
-    """The sum, ways in and who answered, with the rate since `previous` (None: since the beginning).
-
-    grouped: one row for all ways of the same kind, where there is no room for more.
-    """
+    """Returns the sum, the paths and the answers by pod, with the rate since `previous` (None: since the start).
+    grouped: one row for all paths of the same kind, if there is little room."""
     before = _rows_of(previous, grouped=grouped) if previous else {}
     seconds = sample.at - previous.at if previous else sample.seconds
     ways = table(
@@ -62,7 +60,7 @@ def load_text(sample: LoadSample, previous: LoadSample | None, *, grouped: bool 
 
 
 def _rows_of(sample: LoadSample, *, grouped: bool) -> dict[tuple[str, str], WaySample]:
-    """What is counted together, by what the first two columns say."""
+    """Returns the samples by the texts of the first two columns."""
     if not grouped:
         return {(one.way.client, one.way.text): one for one in sample.ways}
     groups: dict[tuple[str, str], list[WaySample]] = {}
@@ -72,7 +70,7 @@ def _rows_of(sample: LoadSample, *, grouped: bool) -> dict[tuple[str, str], WayS
 
 
 def _together(ones: Sequence[WaySample]) -> WaySample:
-    """Several ways as if they were one."""
+    """Merges several paths into one."""
     names: Counter[str] = Counter()
     failures: Counter[str] = Counter()
     for one in ones:
@@ -90,7 +88,7 @@ def _of_way(one: WaySample, before: WaySample | None, seconds: float) -> Sequenc
 
 
 def fault_table(results: Sequence[FaultReport | NotDone]) -> str:
-    """What each fault cost; where connections failed; what showed that it was there; what was not done, and why."""
+    """Returns what each fault cost, what failed, the evidence for each fault, and what was not done and why."""
     reports = [result for result in results if isinstance(result, FaultReport)]
     costs = table(
         COST_HEADINGS,
@@ -100,19 +98,19 @@ def fault_table(results: Sequence[FaultReport | NotDone]) -> str:
     parts = [costs]
     if changed := [report for report in reports if report.slowest_change is not None]:
         slowest = ((one.kind, str(one.changes), f"{one.slowest_change:.1f} s") for one in changed)
-        parts.append(table(("CHANGES AT", "IN FORCE", "SLOWEST"), slowest, right=(1, 2)))
+        parts.append(table(("CHANGES AT", "APPLIED", "SLOWEST"), slowest, right=(1, 2)))
     if lost := [row for report in reports for row in _failed_ways(report)]:
         headings = ("FAILED AT", "FROM", "TO", *(family.value for family in Family), "HOW")
         parts.append(table(headings, lost, right=(3, 4)))
     if seen := [(report.kind, report.seen) for report in reports if report.seen]:
-        parts.append(table(("SEEN AT", "WHAT SHOWED THAT IT WAS IN EFFECT"), seen))
+        parts.append(table(("FAULT", "EVIDENCE THAT IT WAS IN EFFECT"), seen))
     if undone := [(result.kind, result.reason) for result in results if isinstance(result, NotDone)]:
         parts.append(table(("NOT DONE", "WHY"), undone))
     return "\n\n".join([*parts, summary(results)])
 
 
 def summary(results: Sequence[FaultReport | NotDone]) -> str:
-    """One line for all of them."""
+    """Returns one line for all faults."""
     reports = [result for result in results if isinstance(result, FaultReport)]
     attempts, failed = sum(report.attempts for report in reports), sum(report.failed for report in reports)
     words = f"{len(reports)} {'fault' if len(reports) == 1 else 'faults'}, {attempts} connections, {failed} failed"
@@ -120,7 +118,7 @@ def summary(results: Sequence[FaultReport | NotDone]) -> str:
 
 
 def shortcomings(results: Sequence[FaultReport | NotDone]) -> str:
-    """What is not as it must be; empty when all is."""
+    """Returns what went wrong; empty if nothing did."""
     bad = [
         f"{one.kind} {one.verdict.lower()}" for one in results if isinstance(one, FaultReport) and not one.verdict.good
     ]
@@ -129,7 +127,7 @@ def shortcomings(results: Sequence[FaultReport | NotDone]) -> str:
 
 
 def cost_row(report: FaultReport | NotDone) -> Sequence[str]:
-    """What stands below COST_HEADINGS."""
+    """Returns the cells below COST_HEADINGS."""
     if isinstance(report, NotDone):
         return (report.kind, "", "", "", "", "", "", "", "NOT DONE")
     seconds = (report.outage, report.recovery)
@@ -148,7 +146,7 @@ def cost_row(report: FaultReport | NotDone) -> Sequence[str]:
 
 
 def _failed_ways(report: FaultReport) -> Iterator[Sequence[str]]:
-    """A row for each kind of client and address on which connections failed, with both families."""
+    """Yields a row for each kind of client and address on which connections failed, with both families."""
     groups: dict[tuple[str, str], list[WayCost]] = {}
     for cost in report.ways:
         groups.setdefault((cost.way.role, cost.way.kind), []).append(cost)
@@ -161,18 +159,18 @@ def _failed_ways(report: FaultReport) -> Iterator[Sequence[str]]:
 
 
 def _share(costs: Iterable[WayCost], family: Family) -> str:
-    """How many failed, of how many; empty when there was no way of this family."""
+    """Returns "FAILED of ATTEMPTS"; empty if no path has this family."""
     chosen = [cost for cost in costs if cost.way.family == family.value]
     return f"{sum(c.failed for c in chosen)} of {sum(c.attempts for c in chosen)}" if chosen else ""
 
 
 def listed_counts(counts: Mapping[str, int]) -> str:
-    """``3 timeout, 1 refused``."""
+    """Returns a text like ``3 timeout, 1 refused``."""
     return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Two digits or so."""
+    """Returns a text with about two digits."""
     if seconds is None:
         return "-"
     return f"{seconds * 1000:.2f} ms" if seconds < FEW_SECONDS else f"{seconds * 1000:.0f} ms"

@@ -1,4 +1,4 @@
-"""Names as a pod asks for them, by UDP: one question after the other, asked again as resolvers do."""
+"""DNS queries as a pod sends them, by UDP: one after the other, repeated as resolvers do."""
 
 import secrets
 import socket
@@ -14,26 +14,26 @@ from nodeagent.wire.dns.query import query_packet, question_of
 
 TRIES = 2
 TIMEOUT_SECONDS = 5.0
-"""Both as in resolv.conf(5) when nobody says otherwise."""
+"""The defaults of resolv.conf(5), like TRIES."""
 BETWEEN_SECONDS = 0.005
 
 
 class Resolver:
-    """Asks one server from one namespace."""
+    """Sends queries to one server from one namespace."""
 
     def __init__(self, namespace: str, server: str) -> None:
         self.namespace = namespace
         self._server = server
 
     def knows(self, name: str) -> bool:
-        """Whether the answer, if one comes soon, has an address of that name."""
+        """Returns whether the name has an address; False if there is no answer in time."""
         try:
             return inside(self.namespace, lambda: self.ask(name))
         except OSError:
             return False
 
     def ask(self, name: str) -> bool:
-        """Whether the name has an address, asked once from where this thread is. Raises OSError without an answer."""
+        """Returns whether the name has an address, by one query from this thread's namespace. Raises OSError."""
         query = query_packet(secrets.randbits(16), question_of(from_text(name), RecordType.A))
         with socket.socket(family_of(self._server).socket_family, socket.SOCK_DGRAM) as sock:
             sock.settimeout(TIMEOUT_SECONDS)
@@ -46,8 +46,8 @@ class Resolver:
 
 
 class Lookups:
-    """A thread that asks for one name all the time, until `stop`. failed: those not answered at any try, or wrongly;
-    again: those answered at a later one. slowest: seconds."""
+    """A thread that looks up one name all the time, until `stop`. failed: lookups without a good answer at any try;
+    again: those that needed more than one try. slowest: seconds."""
 
     def __init__(self, resolver: Resolver, name: str) -> None:
         self._resolver = resolver
@@ -69,7 +69,7 @@ class Lookups:
             self.asked += 1
 
     def _ask(self) -> tuple[int, bool]:
-        """How often it was asked, and whether it was answered in the end."""
+        """Returns the number of tries, and whether one was answered."""
         for number in range(1, TRIES + 1):
             try:
                 return number, self._resolver.ask(self._name)
@@ -78,6 +78,6 @@ class Lookups:
         return TRIES, False
 
     def stop(self) -> None:
-        """End it; the last question is answered first, or not in time."""
+        """Ends it, after the last query was answered or has timed out."""
         self._ending.set()
         self._thread.join()

@@ -19,10 +19,9 @@ CONNECT_SECONDS = 0.25
 
 
 class Changes:
-    """A thread that makes a Service, connects to it from every node until each reaches a pod, and deletes it, all the time.
-
-    What is needed for that: a write, a ClusterIP, a controller that finds the endpoints, and each agent.
-    """
+    """A thread that repeatedly creates a Service, connects to it from every node until each reaches a pod, and deletes
+    it.
+    This needs a write, a ClusterIP, the controller of EndpointSlices, and each agent."""
 
     def __init__(self, cluster: LiveCluster) -> None:
         self._cluster = cluster
@@ -35,15 +34,15 @@ class Changes:
         self._thread.start()
 
     def seen(self) -> tuple[Change, ...]:
-        """Every change until now; the last one may not be in force."""
+        """Returns every change so far; the last one may not be served yet."""
         began, done = self._under_way, list(self._done)
         return (*done, *([Change(began)] if began is not None and (not done or done[-1].began < began) else []))
 
     def stop(self) -> None:
-        """Ends it; nothing is left of it, unless no API server can be reached."""
+        """Ends it and deletes its Services, unless no API server can be reached."""
         self._ending.set()
         self._thread.join()
-        with suppress(LabError):  # what an unanswered write has made after all
+        with suppress(LabError):  # a write without an answer may have created a Service
             left = self._api.call(
                 "GET", f"{lab_objects.SERVICES}?labelSelector={lab_objects.MANAGED_BY}%3D{lab_objects.CHANGES}"
             )
@@ -58,23 +57,23 @@ class Changes:
             name = f"{lab_objects.CHANGES}-{number}"
             self._under_way = began = time.monotonic()
             try:
-                if (address := self._create(name)) is not None and self._is_in_force(address):
+                if (address := self._create(name)) is not None and self._wait_until_served(address):
                     self._done.append(Change(began, time.monotonic()))
             finally:
                 self._delete(name)
             self._ending.wait(BETWEEN_SECONDS)
 
     def _create(self, name: str) -> str | None:
-        """The ClusterIP of a new Service; None when all is to end before there is one."""
+        """Creates a Service. Returns its ClusterIP, or None if it is stopped before."""
         while not self._ending.is_set():
             try:
-                return str(self._written(name)["spec"]["clusterIP"])
+                return str(self._create_or_get(name)["spec"]["clusterIP"])
             except LabError:
                 self._ending.wait(AGAIN_SECONDS)
         return None
 
-    def _written(self, name: str) -> Document:
-        """The Service, made now or by an earlier try that nobody answered."""
+    def _create_or_get(self, name: str) -> Document:
+        """Returns the Service, created now or by an earlier write without an answer."""
         try:
             return self._api.call("POST", lab_objects.SERVICES, lab_objects.change_object(name))
         except ApiRefused as refusal:
@@ -82,10 +81,10 @@ class Changes:
                 raise
             return self._api.call("GET", f"{lab_objects.SERVICES}/{name}")
 
-    def _is_in_force(self, address: str) -> bool:
-        """Return when each node reaches a pod; False when all is to end before."""
+    def _wait_until_served(self, address: str) -> bool:
+        """Waits until each node reaches a pod. Returns False if it is stopped before."""
         for namespace in self._node_spaces:
-            with suppress(LabError):  # the namespace has gone: so does all
+            with suppress(LabError):  # the namespace was removed with the lab
                 enter(namespace)
             while not reaches(address):
                 if self._ending.wait(AGAIN_SECONDS):
@@ -93,7 +92,7 @@ class Changes:
         return True
 
     def _delete(self, name: str) -> None:
-        """Until it is gone. When all is to end, once."""
+        """Deletes a Service and retries until it is done; while stopping, tries once."""
         while True:
             try:
                 self._api.delete(f"{lab_objects.SERVICES}/{name}")
@@ -105,7 +104,7 @@ class Changes:
 
 
 def reaches(address: str) -> bool:
-    """Whether the Service of this ClusterIP answers where this thread is."""
+    """Returns whether the Service with this ClusterIP accepts connections from this thread's namespace."""
     try:
         socket.create_connection((address, SERVICE_PORT), timeout=CONNECT_SECONDS).close()
     except OSError:

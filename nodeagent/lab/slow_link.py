@@ -1,7 +1,7 @@
 """A slow link: ``python -m nodeagent.lab.slow_link PORT BRIDGE MILLISECONDS``, in the namespace of the bridge.
 
-Takes PORT out of the bridge and puts a line between both, on which every frame takes that long in each direction. When
-it is ended (SIGTERM) the port is back where it was. It needs /dev/net/tun, and not sch_netem, which small kernels lack.
+Takes PORT out of the bridge and puts a line between both that delays every frame in each direction. At its end
+(SIGTERM) the port is back in the bridge. It needs /dev/net/tun, but not sch_netem, which small kernels lack.
 """
 
 import fcntl
@@ -22,14 +22,14 @@ LONGEST_FRAME = 65536
 
 
 def open_tap(name: str) -> int:
-    """A new interface whose wire is the returned descriptor."""
+    """Creates an interface. Returns a descriptor for its frames."""
     descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     fcntl.ioctl(descriptor, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
     return descriptor
 
 
 def splice(port: str, bridge: str) -> tuple[int, int]:
-    """Put the line in; the descriptors of its ends."""
+    """Inserts the line. Returns the descriptors of its ends."""
     near, far, own = f"near-{port}", f"far-{port}", f"own-{port}"
     ends = open_tap(near), open_tap(far)
     lines = [f"link add {own} type bridge mcast_snooping 0", f"link set {own} up"]
@@ -39,12 +39,12 @@ def splice(port: str, bridge: str) -> tuple[int, int]:
 
 
 def restore_lines(port: str, bridge: str) -> list[str]:
-    """The `ip` commands that take the line out again; its ends go with their descriptors."""
+    """Returns the `ip` commands that remove the line; its ends vanish with their descriptors."""
     return [f"link set {port} master {bridge}", f"link del own-{port}"]
 
 
 def carry(ends: tuple[int, int], delay: float) -> None:
-    """Pass frames on until a signal ends it."""
+    """Forwards frames until a signal ends it."""
     waiting: dict[int, deque[tuple[float, bytes]]] = {end: deque() for end in ends}
     other = {ends[0]: ends[1], ends[1]: ends[0]}
     while True:
@@ -60,7 +60,7 @@ def carry(ends: tuple[int, int], delay: float) -> None:
 
 
 def main(port: str, bridge: str, milliseconds: str) -> None:
-    """Until SIGTERM."""
+    """Delays frames until SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         ends = splice(port, bridge)
@@ -68,7 +68,7 @@ def main(port: str, bridge: str, milliseconds: str) -> None:
         with prompt_signal_handling():
             carry(ends, float(milliseconds) / 1000)
     finally:
-        run_ip(["-force"], restore_lines(port, bridge))  # both lines, also where only half was in place
+        run_ip(["-force"], restore_lines(port, bridge))  # both commands, even if only half was in place
 
 
 if __name__ == "__main__":

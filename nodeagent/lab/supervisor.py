@@ -1,10 +1,11 @@
-"""The one process of a lab, as root: a fork of what was asked to start one.
+"""The one process of a lab, as root: a fork of the process that was asked to start one.
 
-It builds the lab, prints what it does (one JSON line each, on standard output, until the lab is up), keeps it, answers
-on a socket, and takes it down on SIGTERM, SIGINT or when asked to. The process that started it may end once the lab is up; if that
-one goes before, the lab is not wanted and is taken down.
+It builds the lab, prints its steps (one JSON line each, on standard output, until the lab is up), keeps it, answers on
+a socket, and takes it down on SIGTERM, SIGINT or on request. The process that started it may end once the lab is up; if
+it ends before that, the lab is taken down.
 
-All that blocks happens in one worker thread, in order. Programs are started by it, so they end with it (PR_SET_PDEATHSIG).
+All blocking work happens in one worker thread, in order. It starts the programs, so they end with it
+(PR_SET_PDEATHSIG).
 """
 
 import asyncio
@@ -34,14 +35,14 @@ from nodeagent.lab.patience import Interrupted
 from nodeagent.lab.supervisor_messages import Done, Refused, Reply, Request, TakeDown
 from nodeagent.lab.supervisor_replies import Replies
 
-BEAT_EVERY = 5.0
+RENEW_EVERY = 5.0
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 T = TypeVar("T")
 
 
 class Supervisor:
-    """One lab. `run` returns when it is gone."""
+    """One lab. `run` returns when it was removed."""
 
     def __init__(self, directory: LabDirectory, settings: Settings, fork_server: ForkServer) -> None:
         self._directory = directory
@@ -55,7 +56,7 @@ class Supervisor:
         self._waiting_for_the_end: list[asyncio.StreamWriter] = []
 
     async def run(self) -> None:
-        """Raises LabError when it cannot be built; nothing is left then, either."""
+        """Builds and keeps the lab. Raises LabError if it cannot be built; nothing is left then, either."""
         loop = asyncio.get_running_loop()
         for number in ENDING:
             loop.add_signal_handler(number, self.stop)
@@ -74,12 +75,12 @@ class Supervisor:
             self._work.close()
 
     def stop(self) -> None:
-        """Take the lab down."""
+        """Takes the lab down."""
         self._cluster.patience.interrupted.set()
         self._stop.set()
 
     def _say(self, text: str, *, up: bool = False) -> None:
-        """Reports to the process that started the lab. Once nobody listens, the lab is not wanted."""
+        """Reports to the process that started the lab. If that has ended, the lab is taken down."""
         try:
             line = {"at": time.monotonic() - self._started, "text": text, "up": up}
             os.write(sys.stdout.fileno(), msgspec.json.encode(line) + b"\n")
@@ -115,7 +116,7 @@ class Supervisor:
             self._say(f"names are answered on every node, at {', '.join(self._settings.dns_addresses)}")
 
     async def _keep(self, stack: AsyncExitStack) -> None:
-        """Answer, and keep it alive, until it is to go."""
+        """Answers requests, and keeps the lab alive, until it is taken down."""
         server = await asyncio.start_unix_server(self._accept, str(self._directory.socket))
         stack.callback(server.close)
         if self._settings.page:
@@ -125,11 +126,11 @@ class Supervisor:
         if self._cluster.patience.interrupted.is_set():
             return
         async with asyncio.TaskGroup() as group:
-            beating = group.create_task(self._beat())
+            renewing = group.create_task(self._renew_leases())
             await self._stop.wait()
             server.close()
             await self._end_requests()
-            beating.cancel()
+            renewing.cancel()
 
     async def _step(self, function: Callable[[], T]) -> T:
         if self._cluster.patience.interrupted.is_set():
@@ -145,18 +146,18 @@ class Supervisor:
         namespace = self._cluster.world.namespace(CONTROL)
         return inside(namespace, lambda: socket.create_server((api_address(), API_PORT)))
 
-    async def _beat(self) -> None:
-        """The nodes' heartbeat. An API server that is away gets it when it is back."""
+    async def _renew_leases(self) -> None:
+        """Renews the Lease of each node. Retries until the API server answers."""
         while True:
-            await asyncio.sleep(BEAT_EVERY)
+            await asyncio.sleep(RENEW_EVERY)
             with suppress(LabError):
-                await self._work(self._cluster.beat)
+                await self._work(self._cluster.renew_leases)
 
     # -- requests -----------------------------------------------------------------------------------------------
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._stop.is_set():
-            writer.close()  # those that are there are being ended; this one would not be
+            writer.close()  # the present requests are being cancelled, a new one would not be
             return
         task = asyncio.current_task()
         assert task is not None, "a connection is a task"
@@ -173,7 +174,7 @@ class Supervisor:
         except (ValueError, msgspec.MsgspecError) as error:
             await _send(writer, Refused(str(error), unusable=True))
         except (ConnectionError, asyncio.CancelledError):
-            pass  # the asker has gone, or the lab goes
+            pass  # the client disconnected, or the lab is taken down
         finally:
             self._requests.discard(task)
             if not closing:
@@ -185,16 +186,16 @@ class Supervisor:
         await asyncio.gather(*self._requests, return_exceptions=True)
 
     async def _answer(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Send the answers until there are no more, or the asker has gone."""
+        """Sends the replies until there are no more, or until the client disconnects."""
         async with asyncio.TaskGroup() as group:
             answering = group.create_task(self._send_answers(request, writer))
-            gone = group.create_task(_await_end(reader))
-            await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
+            disconnected = group.create_task(_until_disconnected(reader))
+            await asyncio.wait({answering, disconnected}, return_when=asyncio.FIRST_COMPLETED)
             answering.cancel()
-            gone.cancel()
+            disconnected.cancel()
 
     async def _send_answers(self, request: Request, writer: asyncio.StreamWriter) -> None:
-        """All of them, or the reason why they cannot be read."""
+        """Sends all replies, or the reason why the request failed."""
         try:
             async with aclosing(self._replies.to(request)) as replies:
                 async for reply in replies:
@@ -205,22 +206,22 @@ class Supervisor:
             await _send(writer, Refused(str(error)))
 
 
-async def _await_end(reader: asyncio.StreamReader) -> None:
-    """Return when the asker has gone."""
+async def _until_disconnected(reader: asyncio.StreamReader) -> None:
+    """Waits until the client disconnects."""
     with suppress(ConnectionError):
         while await reader.read(4096):
             pass
 
 
 async def _send(writer: asyncio.StreamWriter, reply: Reply) -> None:
-    """One answer; an asker that has gone does not want it."""
+    """Sends one reply; does nothing if the client has disconnected."""
     with suppress(ConnectionError):
         writer.write(msgspec.json.encode(reply) + b"\n")
         await writer.drain()
 
 
 def main(base: str, settings: str) -> int:
-    """The exit status: 0 taken down, 1 it could not be built (one line on standard error says why)."""
+    """Returns the exit status: 0 taken down, 1 it could not be built (one line on standard error says why)."""
     wanted = msgspec.json.decode(settings, type=Settings)
     directory = LabDirectory(Path(base), wanted.name)
     try:

@@ -1,7 +1,7 @@
-"""What commands and the supervisor say to each other: JSON, one message per line, one request per connection.
+"""The messages between commands and the supervisor: JSON, one message per line, one request per connection.
 
-The supervisor answers with any number of messages and closes. What a request started ends when its connection does.
-Times are seconds, moments CLOCK_MONOTONIC.
+The supervisor sends any number of replies and closes. What a request started ends with its connection. Durations are
+seconds, times CLOCK_MONOTONIC.
 """
 
 import shlex
@@ -16,17 +16,17 @@ from nodeagent.model.addresses import endpoint_text, family_of
 
 
 class GetStatus(Struct, frozen=True, tag=True):
-    """One Status."""
+    """Answered by one Status."""
 
 
 class Locate(Struct, frozen=True, tag=True):
-    """One MemberPlace; the connection stays open for as long as the lab is there."""
+    """Answered by one MemberPlace; the connection stays open as long as the lab runs."""
 
     member: str
 
 
 class GetLog(Struct, frozen=True, tag=True):
-    """LogLines of the API server or an agent: the last `count`, and with `follow` those to come."""
+    """Answered by LogLines of an API server or agent: the last `count`, and with `follow` also later ones."""
 
     member: str
     count: int = 200
@@ -34,9 +34,9 @@ class GetLog(Struct, frozen=True, tag=True):
 
 
 class StartLoad(Struct, frozen=True, tag=True):
-    """A LoadSample now and then, for as long as the connection is open.
+    """Answered by a LoadSample every `every` seconds, as long as the connection is open.
 
-    service: NAMESPACE/NAME. rate: connections a second, all clients together. every: seconds between samples.
+    service: NAMESPACE/NAME. rate: connections per second, of all clients together.
     """
 
     service: str
@@ -47,10 +47,11 @@ class StartLoad(Struct, frozen=True, tag=True):
 
 
 class InjectFault(Struct, frozen=True, tag=True):
-    """FaultProgress, then one FaultReport; under load of its own. With `record`, a FaultRecord follows.
+    """Answered by FaultProgress, then one FaultReport; it runs under its own load. With `record`, a FaultRecord
+    follows.
 
-    node: empty for the usual victim, or where the fault has none. seconds: how long it lasts, amount: how much of it;
-    0 for either: as is usual for it.
+    node: empty for the default victim, or if the fault has none. seconds: how long it lasts; amount: how much of it; 0
+    for the default of either.
     """
 
     kind: str
@@ -64,7 +65,7 @@ class InjectFault(Struct, frozen=True, tag=True):
 
 
 class Connect(Struct, frozen=True, tag=True):
-    """Connected: `count` new connections from a member to an address, one after the other."""
+    """Answered by Connected: `count` new connections from a member to an address, one after the other."""
 
     member: str
     address: str
@@ -75,14 +76,14 @@ class Connect(Struct, frozen=True, tag=True):
 
 
 class TakeDown(Struct, frozen=True, tag=True):
-    """Done, when all is gone."""
+    """Answered by Done, when the lab is removed."""
 
 
 Request = GetStatus | Locate | GetLog | StartLoad | InjectFault | Connect | TakeDown
 
 
 class NodeStatus(Struct, frozen=True):
-    """agent: what it does (running, stopped, frozen). programmed: (endpoints in the kernel, endpoints there should be)."""
+    """agent: its state (running, stopped, frozen). programmed: (endpoints in the kernel, expected endpoints)."""
 
     name: str
     addresses: tuple[str, ...]
@@ -94,8 +95,8 @@ class NodeStatus(Struct, frozen=True):
 
 
 class ControlStatus(Struct, frozen=True):
-    """A control-plane host. server, etcd: what they do (running, stopped, frozen). ready: the server says so. elected: it
-    runs the controllers. leads: its member of etcd does."""
+    """A control-plane host. server, etcd: their states (running, stopped, frozen). ready: the server reports that it is
+    ready. elected: it runs the controllers. leads: its etcd member is the leader."""
 
     name: str
     addresses: tuple[str, ...]
@@ -114,7 +115,7 @@ class PodStatus(Struct, frozen=True):
 
 
 class ServiceStatus(Struct, frozen=True):
-    """addresses: where it answers, ready to be dialled: ``10.96.0.1:80/TCP``."""
+    """addresses: where it answers, in the form ``10.96.0.1:80/TCP``."""
 
     name: str
     kind: str
@@ -123,8 +124,8 @@ class ServiceStatus(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True, tag=True):
-    """A lab, as it is. api: running, stopped, how many of several run, or the URL of one elsewhere. control: the hosts
-    of several. faults: those in effect."""
+    """The present state of a lab. api: running, stopped, how many of several run, or the URL of one elsewhere. control:
+    the hosts, if there are several. faults: those in effect."""
 
     settings: Settings
     pid: int
@@ -138,15 +139,15 @@ class Status(Struct, frozen=True, tag=True):
 
 
 class MemberPlace(Struct, frozen=True, tag=True):
-    """Where a member lives; `kubeconfig` works there. resolv_conf: the file that a pod has as /etc/resolv.conf; empty for
-    a member that uses the machine's file."""
+    """Where a member runs; `kubeconfig` works there. resolv_conf: the file for a pod's /etc/resolv.conf; empty for a
+    member that uses the machine's file."""
 
     namespace: str
     kubeconfig: str
     resolv_conf: str = ""
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """What runs a command there. `sh` looks it up on the path; `ip` gives it mounts of its own."""
+        """Returns a command line that runs a command there. `sh` finds it on the path; `ip` makes a mount namespace."""
         mount = f"mount --bind {shlex.quote(self.resolv_conf)} /etc/resolv.conf && " if self.resolv_conf else ""
         return ["ip", "netns", "exec", self.namespace, "sh", "-c", f'{mount}exec "$@"', "nodeagent", *command]
 
@@ -156,7 +157,7 @@ class LogLines(Struct, frozen=True, tag=True):
 
 
 class ServicePath(Struct, frozen=True):
-    """One way to a service. role: what the client is (pod, node, outside). kind: what the address is (ClusterIP, …)."""
+    """A path to a service. role: of the client (pod, node, outside). kind: of the address (ClusterIP, …)."""
 
     client: str
     role: str
@@ -166,7 +167,7 @@ class ServicePath(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What is connected to."""
+        """The address, with its kind."""
         return f"{self.kind} {endpoint_text(self.address, self.port)}"
 
     @property
@@ -175,9 +176,9 @@ class ServicePath(Struct, frozen=True):
 
 
 class WaySample(Struct, frozen=True):
-    """What a load has seen on one way since it began. latencies: see messages.LoadReport.
+    """What a load has seen on one path since the start. latencies: see actor_messages.LoadReport.
 
-    last_answer, last_failure: when the latest connection was begun that was answered, that failed; 0 for none.
+    last_answer, last_failure: start of the latest connection that was answered, that failed; 0 before the first.
     """
 
     way: ServicePath
@@ -198,7 +199,7 @@ class WaySample(Struct, frozen=True):
 
 
 class LoadSample(Struct, frozen=True, tag=True):
-    """Everything the load has seen, in `seconds` until `at`. horizon: what was begun before is counted."""
+    """What the load has seen in `seconds` until `at`. horizon: every connection that began before this time is counted."""
 
     at: float
     seconds: float
@@ -219,7 +220,7 @@ class LoadSample(Struct, frozen=True, tag=True):
 
 
 class Connected(Struct, frozen=True, tag=True):
-    """names: answers by pod. peers: what the pods saw as the client's address."""
+    """names: answers by pod. peers: the client addresses that the pods saw."""
 
     names: dict[str, int]
     failures: dict[str, int]
@@ -234,7 +235,7 @@ class FaultProgress(Struct, frozen=True, tag=True):
 
 
 class FaultVerdict(StrEnum):
-    """What a fault came to. LOST: connections that it must not cost. LATE: Service changes took longer than they may."""
+    """The verdict on a fault. LOST: it cost connections that it must not cost. LATE: Service changes took too long."""
 
     NONE_FAILED = "none failed"
     RECOVERED = "recovered"
@@ -248,7 +249,7 @@ class FaultVerdict(StrEnum):
 
 
 class WayCost(Struct, frozen=True):
-    """New connections on one way since a fault, and how those failed that did."""
+    """New connections on one path since a fault, and the failures by kind."""
 
     way: ServicePath
     attempts: int
@@ -262,13 +263,11 @@ class WayCost(Struct, frozen=True):
 class FaultReport(Struct, frozen=True, tag=True):
     """What a fault cost.
 
-    seconds: from the fault until the report. outage: from the fault until the last connection was begun that failed, 0
-    when none was. recovery: the same from the moment at which the fault was over (put right, or done); None: connections
-    still failed when nobody looked any longer. slowest: seconds that the slowest answer took, to two digits.
-    kept, held: connections open before, and those of them that still answered in the end.
-    seen: what showed that the fault was in effect.
-    changes: Service changes that came into force meanwhile. slowest_change: seconds that the slowest took, None where
-    nobody looked.
+    seconds: from the fault until the report. outage: from the fault until the start of the last connection that failed,
+    0 if none did. recovery: the same from the moment when the fault was over (repaired, or done); None: connections
+    still failed at the end. slowest: seconds of the slowest answer, to two digits. kept, held: connections open before,
+    and those of them that still answered in the end. seen: what showed that the fault was in effect. changes: Service
+    changes that took effect meanwhile. slowest_change: seconds of the slowest, None if changes were not watched.
     """
 
     kind: str
@@ -303,9 +302,8 @@ class FaultReport(Struct, frozen=True, tag=True):
 
 
 class Recorded(Struct, frozen=True, array_like=True):
-    """One connection of the load. way: its number. at: when it was begun, in seconds after the fault; seconds: until the
-    answer of `pod`, or until it failed in the way `failure` names, which is empty for one that was answered.
-    """
+    """One connection of the load. way: its number. at: its start, in seconds after the fault; seconds: until the answer
+    of `pod`, or until it failed. failure: the kind of failure; empty for an answer."""
 
     way: int
     at: float
@@ -315,7 +313,7 @@ class Recorded(Struct, frozen=True, array_like=True):
 
 
 class FaultRecord(Struct, frozen=True, tag=True):
-    """Every connection of the load under which a fault was made. ended: seconds after the fault when it was over."""
+    """Every connection of the load during a fault. ended: seconds after the fault when it was over."""
 
     kind: str
     ended: float
@@ -324,11 +322,11 @@ class FaultRecord(Struct, frozen=True, tag=True):
 
 
 class Done(Struct, frozen=True, tag=True):
-    """The request is carried out."""
+    """The request was carried out."""
 
 
 class Refused(Struct, frozen=True, tag=True):
-    """It was not, and why; `unusable`: it could not be, as it was given."""
+    """The request was not carried out, and why; `unusable`: because the request was invalid."""
 
     reason: str
     unusable: bool = False

@@ -1,4 +1,4 @@
-"""What a supervisor answers to each request, with the cluster it holds."""
+"""The supervisor's replies to each request, from the cluster it holds."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from nodeagent.lab import lab_status
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.directory import LabDirectory
 from nodeagent.lab.lab_thread import Work
-from nodeagent.lab.load_generator import ClusterLoad, check_rate, find_service, going_on, ways_to
+from nodeagent.lab.load_generator import ClusterLoad, check_rate, find_service, paths_to, stopped_at_exit
 from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.supervisor_messages import (
     Connect,
@@ -33,7 +33,7 @@ FOLLOW_EVERY = 0.2
 
 
 class Replies:
-    """Answers about one cluster, of which everything that blocks is done by `work`."""
+    """Replies about one cluster; everything that blocks is run by `work`."""
 
     def __init__(self, cluster: LiveCluster, work: Work, directory: LabDirectory) -> None:
         self._cluster = cluster
@@ -42,7 +42,8 @@ class Replies:
         self._started = time.monotonic()
 
     def to(self, request: Request) -> AsyncGenerator[Reply, None]:
-        """All of them; closing it ends what they tell of. Raises LabError, and ValueError for a request that cannot be."""
+        """Returns all replies; closing the generator ends the request. Raises LabError; ValueError for an invalid
+        request."""
         match request:
             case GetStatus():
                 return self._status()
@@ -57,7 +58,7 @@ class Replies:
             case InjectFault():
                 return carry_out(request, self._cluster, self._work, self._cluster.faults)
             case TakeDown():
-                raise LabError("the end is answered at the end")
+                raise LabError("TakeDown is answered by the supervisor itself")
 
     async def _status(self) -> AsyncGenerator[Reply, None]:
         cluster = self._cluster
@@ -100,10 +101,10 @@ class Replies:
         check_rate(request.rate)
 
         def begin() -> ClusterLoad:
-            ways = ways_to(cluster, find_service(cluster, request.service), request.protocol)
+            ways = paths_to(cluster, find_service(cluster, request.service), request.protocol)
             return ClusterLoad(cluster, ways, request.protocol, request.rate, request.timeout)
 
-        async with going_on(self._work, begin) as load:
+        async with stopped_at_exit(self._work, begin) as load:
             while True:
                 await asyncio.sleep(request.every)
                 yield await self._work(load.sample)
@@ -113,7 +114,7 @@ class Replies:
         processes = self._cluster.agents | (control.processes if control is not None else {})
         process = processes.get(request.member)
         if process is None:
-            raise LabError(f"{request.member!r} writes no log; {', '.join(processes)} do")
+            raise LabError(f"{request.member!r} has no log; there are logs of {', '.join(processes)}")
         seen = max(0, len(process.lines) - request.count)
         while True:
             lines = process.lines[seen:]

@@ -104,8 +104,7 @@ class Shares:
         self._change(client, -amount)
 
     def largest(self) -> Client:
-        """Returns the client with the largest share in the network with the largest share. Raises IndexError if nothing
-        is held."""
+        """Returns the client with the largest share in the network with the largest. Raises IndexError without one."""
         network = self._networks.largest()
         return Client(network, self._addresses[network].largest())
 

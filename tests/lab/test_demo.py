@@ -80,7 +80,7 @@ def test_the_demo_shows_every_way_and_loses_no_connection(short_path: Path) -> N
     counted = [line.split() for line in output.splitlines() if "█" in line]
     assert [name for name, *_ in counted] == [f"echo-{node}-{pod}" for node in (1, 2, 3) for pod in (1, 2)]
     assert sum(int(count) for _, count, _ in counted) == 16 * 60
-    assert "960 connections, none failed; who answered:" in output
+    assert "960 connections, none failed; answers by pod:" in output
     for who in ("a pod", "a node", "outside"):
         assert f"{who} (" in output
     rows = {line.split()[0]: line.split() for line in output.splitlines() if line.endswith("none failed")}

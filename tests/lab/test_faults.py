@@ -221,14 +221,12 @@ def test_flushed_plain_tables_are_reported_as_they_are(bench: Any) -> None:
         pytest.param(
             ["fault", "leader-kill"], 1, "the lab has no etcd: `nodeagent lab up --control-planes 3`", id="no etcd"
         ),
-        pytest.param(
-            ["fault", "leader-cut", "x"], 2, "leader-cut is on whichever member leads: leave out", id="leader"
-        ),
+        pytest.param(["fault", "leader-cut", "x"], 2, "leader-cut is always on the leader: leave out", id="leader"),
         pytest.param(["fault", "drop", "--amount", "101"], 2, "--amount 101: percent, from 0.1", id="too many drops"),
-        pytest.param(["fault", "kill", "--amount", "5"], 2, "kill knows no --amount", id="no amount"),
+        pytest.param(["fault", "kill", "--amount", "5"], 2, "kill has no --amount", id="no amount"),
         pytest.param(["fault", "all", "--amount", "5"], 2, "--amount is for one fault", id="amount of all"),
         pytest.param(["fault", "all", "node-9"], 2, "there is no node 'node-9'", id="all on no node"),
-        pytest.param(["fault", "restart", "--for", "5"], 2, "restart lasts as long as it takes", id="no time"),
+        pytest.param(["fault", "restart", "--for", "5"], 2, "restart has no duration to choose", id="no time"),
         pytest.param(["fault", "kill", "--for", "-1"], 2, "--for -1 is not above 0", id="negative time"),
         pytest.param(["fault", "kill", "--for", "nan"], 2, "--for nan is not above 0", id="no number"),
         pytest.param(["fault", "kill", "--rate", "1e6"], 2, "--rate 1e+06: from 1 to 2000", id="too many"),
@@ -279,7 +277,7 @@ def test_where_connections_fail_anyway_nothing_is_broken_and_nothing_is_claimed(
     outcome = bench.run("fault", "cut")
 
     assert outcome.status == 1
-    assert outcome.errors.startswith("nodeagent: nothing was broken, for connections failed before: caller-1 → Clu")
+    assert outcome.errors.startswith("nodeagent: nothing was broken, because connections failed before: caller-1 → Clu")
     assert (outcome.errors.count("\n"), outcome.output) == (1, "")
 
 

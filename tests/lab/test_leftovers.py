@@ -146,9 +146,9 @@ def test_a_lab_belongs_to_whoever_has_the_lock_and_to_nobody_once_that_one_is_de
         assert holder.stdout is not None
         holder.stdout.readline()
         assert directory.holder() == holder.pid
-        with pytest.raises(LabError, match="is there already"):
+        with pytest.raises(LabError, match="exists already"):
             directory.hold()
-        with pytest.raises(LabError, match="is there already"):
+        with pytest.raises(LabError, match="exists already"):
             directory.sweep()
         holder.kill()
         holder.wait()

@@ -52,7 +52,10 @@ def test_a_lab_follows_it_with_its_credentials_and_cleans_up(bench: Any, kubecon
     assert f"{access.url} answers" in up
     assert f"API server {access.url}" in bench.do("status")
     assert [names(api, path) for path in COLLECTIONS] == [["node-1"], ["echo-1-1"], ["node-1"]]
-    assert bench.run("fault", "api").errors == "nodeagent: the API server is not of the lab, so it is not stopped\n"
+    assert (
+        bench.run("fault", "api").errors
+        == "nodeagent: the API server does not belong to the lab, so it is not stopped\n"
+    )
 
     bench.do("down")
     assert [names(api, path) for path in COLLECTIONS] == [[], [], []]
@@ -68,7 +71,7 @@ def test_what_is_there_and_not_of_the_lab_is_left_alone(bench: Any, kubeconfig: 
 
     assert (outcome.status, outcome.errors) == (
         1,
-        "nodeagent: /api/v1/nodes/node-1 is there already, and not of this lab\n",
+        "nodeagent: /api/v1/nodes/node-1 exists already, and does not belong to this lab\n",
     )
     (node,) = api.call("GET", "/api/v1/nodes")["items"]
     assert node["metadata"]["labels"] == {"of": "others"}

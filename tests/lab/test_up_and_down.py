@@ -86,14 +86,14 @@ def test_a_lab_without_names_leaves_pods_the_machines_resolvers_and_without_a_pa
     assert bench.do("exec", "caller-1", "--", "cat", "/etc/resolv.conf") == Path("/etc/resolv.conf").read_text()
     refused = bench.run("fault", "dns", "--for", "0.1")
     assert (refused.status, refused.errors.count("\n")) == (1, 1)
-    assert "the lab has no names" in refused.errors
+    assert "the lab was made without DNS" in refused.errors
 
 
 def test_a_second_up_is_refused_and_harms_nothing(shared: Any) -> None:
     again = shared.run("up")
 
     assert again.status == 1
-    assert again.errors == "nodeagent: lab lab is there already: take it down first, or use another --name\n"
+    assert again.errors == "nodeagent: lab lab exists already: take it down first, or use another --name\n"
     assert "running" in shared.do("status")
 
 
@@ -284,7 +284,7 @@ def test_logs_are_those_of_the_agent_and_follow_it(shared: Any) -> None:
         process.terminate()
         assert process.wait(60) == 130
     outcome = shared.run("logs", "echo-1-1")
-    assert outcome.errors == "nodeagent: 'echo-1-1' writes no log; node-1, node-2, control do\n"
+    assert outcome.errors == "nodeagent: 'echo-1-1' has no log; there are logs of node-1, node-2, control\n"
 
 
 def test_a_user_may_create_a_service_of_their_own(shared: Any, eventually: Any) -> None:
@@ -357,7 +357,7 @@ def test_the_page_shows_the_lab_and_its_orders_cut_a_node_and_mend_it(shared: An
         assert set(reached()) & {"timeout", "unreachable"}
         assert page.order("/api/cut?node=node-2") == 409
         assert "broken on purpose: link of node-2 cut" in shared.do("status")
-        assert shared.run("fault", "cut", "node-2").errors == "nodeagent: link of node-2 cut: so it is already\n"
+        assert shared.run("fault", "cut", "node-2").errors == "nodeagent: link of node-2 cut already\n"
         seen(states, lambda state: any(one["failed"] for one in state["talks"]))
 
         assert page.order("/api/mend?node=node-2") == 204

@@ -62,7 +62,7 @@ def test_a_program_deaf_to_sigterm_is_killed(shared_world: World) -> None:
     )
     process.wait_for_line("up")
 
-    with pytest.raises(LabError, match=r"still there 0\.2 s after SIGTERM"):
+    with pytest.raises(LabError, match=r"still ran 0\.2 s after SIGTERM"):
         process.stop(seconds=0.2)
     assert not process.running
 

@@ -45,7 +45,7 @@ SAME_NAME = {
     """,
     "names that are too general; each is renamed when its package is edited, and none is added": """
     Access Account Answer Change End Facts Failed Failure Finding Followed Group Interrupted Located Outcome
-    OwnTable Ownership Part Program Random Reason Sets Silence Step Stopped Target Timing Unreadable World
+    OwnTable Ownership Part Program Random Reason Sets Silence Step Stopped Timing Unreadable World
     """,
 }
 """Names that more than one class has, by the reason."""

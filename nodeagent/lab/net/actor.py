@@ -1,7 +1,7 @@
 """The process in a namespace, forked by a `ForkServer`.
 
-Reads requests from the socket DESCRIPTOR and answers each from a thread of its own. When its creator closes the
-socket or dies, it ends whatever else lives in the namespace, takes its name away and ends; nothing has to clean up after it.
+Reads requests from the socket DESCRIPTOR and answers each in its own thread. When its creator closes the socket or
+dies, it ends all other processes in the namespace, removes the namespace's name and exits; no other cleanup is needed.
 """
 
 import itertools
@@ -41,7 +41,7 @@ from nodeagent.lab.net.tasks import HoldTask, LoadTask, ServeTask, SniffTask, Ta
 
 
 class Actor:
-    """Carries out requests; tasks live until they are stopped."""
+    """Carries out requests; tasks run until they are stopped."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -51,7 +51,7 @@ class Actor:
         self._sending = threading.Lock()
 
     def run(self) -> None:
-        """Answer until the other end is closed."""
+        """Answers until the other end is closed."""
         with self._channel.makefile("rb") as lines:
             for line in lines:
                 numbered = msgspec.json.decode(line, type=NumberedRequest)
@@ -60,14 +60,14 @@ class Actor:
     def _answer(self, numbered: NumberedRequest) -> None:
         try:
             reply = self.carry_out(numbered.request)
-        except Exception as error:  # noqa: BLE001 - every failure is the asker's to see
+        except Exception as error:  # noqa: BLE001 - every failure is reported to the caller
             reply = Failed(f"{type(error).__name__}: {error}")
         data = msgspec.json.encode(NumberedReply(numbered.number, reply)) + b"\n"
         with self._sending:
             self._channel.sendall(data)
 
     def carry_out(self, request: Request) -> Reply:  # noqa: PLR0911 - one return per request
-        """The reply. Raises OSError, and KeyError for a task that does not exist."""
+        """Returns the reply. Raises OSError, and KeyError for an unknown task."""
         match request:
             case Ask(dial, count, workers):
                 return Answers(tuple(ask_many(dial, count, workers, self._ports)))
@@ -79,8 +79,8 @@ class Actor:
                         return held.exchange()
                     case ServeTask():
                         return Failed(f"task {number} is a server: nothing to report")
-                    case seeing:
-                        return seeing.report()
+                    case observing:
+                        return observing.report()
             case Stop(number):
                 return self._tasks.pop(number).stop()
             case Hold(dial, count):
@@ -100,7 +100,7 @@ class Actor:
 
 
 def act(namespace: str, descriptor: int) -> None:
-    """Live in the namespace until the socket ends."""
+    """Runs the actor in the namespace until the socket is closed; then exits the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -108,7 +108,7 @@ def act(namespace: str, descriptor: int) -> None:
     try:
         enter(namespace)
     except LabError:
-        pass  # the world was gone before its actor was there
+        pass  # the world was removed before its actor started
     else:
         try:
             Actor(channel).run()

@@ -1,6 +1,6 @@
-"""What a member (in the test's process) and its actor (in the namespace) say to each other: JSON, one per line.
+"""The messages between a member (in the creator's process) and its actor (in the namespace): JSON, one per line.
 
-Times are seconds; moments are CLOCK_MONOTONIC, which all processes of a machine share.
+Durations are seconds; times are CLOCK_MONOTONIC, which all processes of a machine share.
 """
 
 from enum import Enum
@@ -13,8 +13,8 @@ from nodeagent.model.addresses import Protocol
 class Failure(Enum):
     """Why a client got no answer, as the client sees it.
 
-    REFUSED is a reset or an ICMP port unreachable to the first packet, DENIED a packet that was not let out
-    (EPERM), RESET and CLOSED the end of a connection that existed, OTHER has its error text in `detail`.
+    REFUSED is a reset or an ICMP port unreachable to the first packet, DENIED a packet that was not sent (EPERM), RESET
+    and CLOSED the end of an established connection; OTHER has its error text in `detail`.
     """
 
     REFUSED = "refused"
@@ -43,9 +43,9 @@ class Dial(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """One exchange: who answered and what the server saw, or why nobody did.
+    """One exchange: the server that answered and what it saw, or why there was no answer.
 
-    peer, peer_port: the client as the server saw it. local, local_port: the address at which the server got it.
+    peer, peer_port: the client as the server saw it. local, local_port: the address at which the server received it.
     started: when the client began; seconds: until the answer or the failure.
     """
 
@@ -74,7 +74,7 @@ class Packet(Struct, frozen=True):
 
 
 class Serve(Struct, frozen=True, tag=True):
-    """Answer on these addresses until stopped, with `name` and what was seen."""
+    """Answers on these addresses until stopped, with `name` and what the server saw."""
 
     name: str
     protocol: Protocol
@@ -83,7 +83,7 @@ class Serve(Struct, frozen=True, tag=True):
 
 
 class Ask(Struct, frozen=True, tag=True):
-    """`count` new connections (UDP: sockets), `workers` at a time; each is asked once and closed."""
+    """Makes `count` new connections (UDP: sockets), `workers` at a time; each sends one question and closes."""
 
     dial: Dial
     count: int = 1
@@ -91,20 +91,20 @@ class Ask(Struct, frozen=True, tag=True):
 
 
 class Hold(Struct, frozen=True, tag=True):
-    """Open `count` connections, ask each once, and keep those that answered."""
+    """Opens `count` connections, sends a question on each, and keeps those that answered."""
 
     dial: Dial
     count: int = 1
 
 
 class Exchange(Struct, frozen=True, tag=True):
-    """Ask once more on every held connection."""
+    """Sends another question on every held connection."""
 
     task: int
 
 
 class Ping(Struct, frozen=True, tag=True):
-    """`count` ICMP echo requests, one after the other."""
+    """Sends `count` ICMP echo requests, one after the other."""
 
     address: str
     count: int = 1
@@ -112,9 +112,9 @@ class Ping(Struct, frozen=True, tag=True):
 
 
 class Load(Struct, frozen=True, tag=True):
-    """New connections, one every `interval` seconds and worker, until stopped; the first one after `delay` seconds.
+    """Makes new connections until stopped: each worker one every `interval` seconds, the first after `delay` seconds.
 
-    record: whether the report in the end has each of them.
+    record: whether the final report lists each of them.
     """
 
     dial: Dial
@@ -125,19 +125,19 @@ class Load(Struct, frozen=True, tag=True):
 
 
 class Sniff(Struct, frozen=True, tag=True):
-    """Record IP packets on one interface (or all) until stopped."""
+    """Records IP packets on one interface (or all) until stopped."""
 
     interface: str | None = None
 
 
 class Look(Struct, frozen=True, tag=True):
-    """What a load or a recording has seen so far."""
+    """Asks for what a load or a recording has seen so far."""
 
     task: int
 
 
 class Stop(Struct, frozen=True, tag=True):
-    """End a task; the reply is its report."""
+    """Ends a task; the reply is its report."""
 
     task: int
 
@@ -150,18 +150,18 @@ class Answers(Struct, frozen=True, tag=True):
 
 
 class Started(Struct, frozen=True, tag=True):
-    """The task's number, to be given back; for Hold also the first answers."""
+    """The task's number, used in later requests; for Hold also the first answers."""
 
     task: int
     answers: tuple[Answer, ...] = ()
 
 
 class Stopped(Struct, frozen=True, tag=True):
-    """A task without a report has ended."""
+    """A task that has no report has ended."""
 
 
 class Record(Struct, frozen=True, array_like=True):
-    """One connection of a load. started: when it was begun; seconds: until the answer of `name`, or the failure."""
+    """One connection of a load. started: when it began; seconds: until the answer of `name`, or the failure."""
 
     started: float
     seconds: float
@@ -172,11 +172,11 @@ class Record(Struct, frozen=True, array_like=True):
 class LoadReport(Struct, frozen=True, tag=True):
     """What a load has seen.
 
-    names: answers by server. failures: by kind. first, last: moment of the first and last answer of each server
-    (when the connection was begun). failed: the first hundred failures. slowest: seconds of the slowest answer.
-    latencies: how many answers took that many microseconds, to two digits. last_failure: when the latest failed
-    connection was begun; 0 for none. horizon: what was begun before this moment is counted. records: of a load that has
-    ended and was to record; in the order in which they ended.
+    names: answers by server. failures: by kind. first, last: start of the first and the last answered connection by
+    server. failed: the first hundred failures. slowest: seconds of the slowest answer. latencies: number of answers by
+    microseconds, to two digits. last_failure: start of the latest failed connection; 0 if none failed. horizon: every
+    connection that began before this time is counted. records: all connections in the order in which they ended; only
+    after the end, if recording was asked for.
     """
 
     names: dict[str, int]
@@ -200,7 +200,7 @@ class Packets(Struct, frozen=True, tag=True):
 
 
 class Failed(Struct, frozen=True, tag=True):
-    """The request could not be carried out (an address in use, an unknown task, a bug)."""
+    """The request failed (an address in use, an unknown task, a bug)."""
 
     reason: str
 
@@ -209,7 +209,7 @@ Reply = Answers | Started | Stopped | LoadReport | Packets | Failed
 
 
 class NumberedRequest(Struct, frozen=True):
-    """A request on the wire; replies come in any order and carry the number."""
+    """A request as it is sent; replies arrive in any order and carry its number."""
 
     number: int
     request: Request

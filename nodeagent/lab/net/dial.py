@@ -1,4 +1,4 @@
-"""Clients of an actor: open a conversation with the server behind an address, and send a question."""
+"""Clients of an actor: connect to the server behind an address, and send a question."""
 
 import errno
 import itertools
@@ -33,31 +33,30 @@ _CLIENT_PORTS = range(32768, 61000)
 
 
 class SourcePorts:
-    """One after the other, from a random one on: for flows that have no end, which a connection tracker remembers for half a minute.
-
-    A new flow that gets the port of one of these by chance goes where that one went, whatever the rules are by now.
-    """
+    """Source ports one after the other, starting at random: for flows without an end, which a connection tracker keeps
+    for half a minute. A new flow with the port of such a flow would follow its old translation, whatever the rules are
+    now."""
 
     def __init__(self) -> None:
         self._taken = itertools.count(random.randrange(len(_CLIENT_PORTS)))  # noqa: S311 - no secret
 
     def take(self) -> int:
-        """The next one; by calls from several threads, too."""
+        """Returns the next port. Threads may call it at the same time."""
         return _CLIENT_PORTS[next(self._taken) % len(_CLIENT_PORTS)]
 
 
 class Conversation(Interface):
-    """A flow that can be asked again and again."""
+    """A connection or flow on which several questions can be sent."""
 
     def ask(self, timeout: float) -> bytes:
-        """The answer's bytes; empty when the other side closed. Raises OSError."""
+        """Returns the answer's bytes; empty if the other side closed. Raises OSError."""
         ...
 
     def close(self) -> None: ...
 
 
 class SocketConversation:
-    """TCP, UDP, and SCTP where the kernel has it. Raises OSError when it cannot connect."""
+    """TCP, UDP, and SCTP if the kernel has it. Raises OSError if it cannot connect."""
 
     def __init__(self, dial: Dial, ports: SourcePorts) -> None:
         kind = socket.SOCK_DGRAM if dial.protocol is Protocol.UDP else socket.SOCK_STREAM
@@ -81,7 +80,7 @@ class SocketConversation:
 
 
 class RawSctpConversation:
-    """An INIT from one source port; asked again, the same INIT once more. ICMP errors arrive as with UDP."""
+    """Sends an INIT from one source port; each further question is the same INIT. ICMP errors arrive as with UDP."""
 
     def __init__(self, dial: Dial, ports: SourcePorts) -> None:
         self._port = dial.port
@@ -113,10 +112,10 @@ class RawSctpConversation:
 
 
 def prepare(client: socket.socket, dial: Dial, ports: SourcePorts) -> None:
-    """Everything a client socket needs before it connects."""
+    """Sets all options of a client socket before it connects."""
     client.settimeout(dial.timeout)
     if dial.source_port:
-        # Only then: of UDP sockets that may share a port, the kernel gives two the same one now and then.
+        # Only then: the kernel sometimes gives two UDP sockets with this option the same port.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if dial.mark is not None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, dial.mark)
@@ -141,14 +140,14 @@ def _bind_to_next(client: socket.socket, source: str, ports: SourcePorts) -> Non
 
 
 def open_conversation(dial: Dial, ports: SourcePorts) -> Conversation:
-    """Connect. Raises OSError."""
+    """Connects. Raises OSError."""
     if dial.protocol is Protocol.SCTP and not kernel_has_sctp():
         return RawSctpConversation(dial, ports)
     return SocketConversation(dial, ports)
 
 
 def ask(dial: Dial, ports: SourcePorts) -> Answer:
-    """Open, ask once, close."""
+    """Connects, sends one question, closes. Returns the answer."""
     conversation, answer = begin(dial, ports)
     if conversation:
         conversation.close()
@@ -170,7 +169,7 @@ def begin(dial: Dial, ports: SourcePorts) -> tuple[Conversation | None, Answer]:
 
 
 def continue_asking(conversation: Conversation, timeout: float, started: float | None = None) -> Answer:
-    """Ask on an open conversation."""
+    """Sends a question on an open conversation. Returns the answer."""
     started = time.monotonic() if started is None else started
     try:
         text = conversation.ask(timeout)
@@ -184,13 +183,13 @@ def continue_asking(conversation: Conversation, timeout: float, started: float |
 
 
 def failed(error: OSError, started: float) -> Answer:
-    """The answer of a failed attempt: why the server did not answer."""
+    """Returns the answer of a failed attempt, with the reason."""
     kind = Failure.TIMEOUT if isinstance(error, TimeoutError) else FAILURES.get(error.errno or 0, Failure.OTHER)
     return Answer(started=started, seconds=time.monotonic() - started, failure=kind, detail=str(error))
 
 
 def ask_many(dial: Dial, count: int, workers: int, ports: SourcePorts) -> list[Answer]:
-    """`count` conversations, `workers` at a time, in the order in which they were begun."""
+    """Returns the answers of `count` connections, `workers` at a time, in the order in which they were begun."""
     if workers == 1:
         return [ask(dial, ports) for _ in range(count)]
     answers: list[Answer] = []

@@ -1,6 +1,6 @@
-"""Servers of an actor: each answer says which server sent it, and how the question looked on arrival.
+"""Servers of an actor: each answer names its server, and the addresses that the server saw.
 
-A TCP connection may ask any number of times, with any bytes; a GET of HTTP is answered as such, once.
+A TCP connection may carry any number of questions, of any bytes; an HTTP GET gets an HTTP response, once.
 """
 
 import selectors
@@ -15,13 +15,13 @@ from nodeagent.model.addresses import Protocol, family_of
 TICK = 0.1
 
 
-def testimony(name: str, peer: tuple[str, int], local: tuple[str, int]) -> bytes:
-    """An answer's bytes: name, the client's address and port, the server's, separated by spaces."""
+def echo_text(name: str, peer: tuple[str, int], local: tuple[str, int]) -> bytes:
+    """Returns an answer's bytes: name, the client's address and port, the server's, separated by spaces."""
     return f"{name} {peer[0]} {peer[1]} {local[0]} {local[1]}\n".encode()
 
 
 def http_answer(text: bytes) -> bytes:
-    """A testimony as a web server says it."""
+    """Returns such an answer as an HTTP response."""
     return b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (
         len(text),
         text,
@@ -29,7 +29,7 @@ def http_answer(text: bytes) -> bytes:
 
 
 def kernel_has_sctp() -> bool:
-    """Whether SCTP sockets can be made (CONFIG_IP_SCTP)."""
+    """Returns whether SCTP sockets can be made (CONFIG_IP_SCTP)."""
     try:
         socket.socket(socket.AF_INET, socket.SOCK_STREAM, Protocol.SCTP).close()
     except OSError:
@@ -38,7 +38,7 @@ def kernel_has_sctp() -> bool:
 
 
 class Server:
-    """One port on some addresses, answered by a thread until `stop`. Raises OSError when it cannot listen."""
+    """One port on some addresses, served by a thread until `stop`. Raises OSError if it cannot listen."""
 
     def __init__(self, serve: Serve) -> None:
         self._name = serve.name
@@ -56,7 +56,7 @@ class Server:
         self._thread.start()
 
     def stop(self) -> None:
-        """Close the listeners and every open connection."""
+        """Closes the listeners and every open connection."""
         self._stopping.set()
         self._thread.join()
         self._close()
@@ -91,7 +91,7 @@ class Server:
     def _run(self) -> None:
         while not self._stopping.is_set():
             for key, _ in self._selector.select(TICK):
-                # An answer that is not let out, or has no route, concerns its client alone.
+                # An answer that cannot be sent affects only its client.
                 with suppress(OSError):
                     key.data(key.fileobj)
 
@@ -104,7 +104,7 @@ class Server:
     def _answer_stream(self, connection: socket.socket) -> None:
         try:
             question = connection.recv(4096)
-            text = testimony(self._name, connection.getpeername()[:2], connection.getsockname()[:2])
+            text = echo_text(self._name, connection.getpeername()[:2], connection.getsockname()[:2])
             if question.startswith(b"GET "):
                 connection.send(http_answer(text))  # and close: one question each
             elif question:
@@ -113,14 +113,14 @@ class Server:
         except BlockingIOError:
             return
         except OSError:
-            pass  # it ended; ENOTCONN when the reset came before the name was asked
+            pass  # it ended; ENOTCONN if the reset came before getpeername
         self._selector.unregister(connection)
         self._open.discard(connection)
         connection.close()
 
     def _answer_datagram(self, listener: socket.socket) -> None:
-        _, peer = listener.recvfrom(4096)  # ECONNREFUSED: an ICMP error for an earlier answer, that client has gone
-        listener.sendto(testimony(self._name, peer[:2], listener.getsockname()[:2]), peer)
+        _, peer = listener.recvfrom(4096)  # ECONNREFUSED: an ICMP error for an earlier answer, that client is closed
+        listener.sendto(echo_text(self._name, peer[:2], listener.getsockname()[:2]), peer)
 
     def _answer_init(self, listener: socket.socket) -> None:
         packet, peer = listener.recvfrom(65535)
@@ -130,6 +130,6 @@ class Server:
         if init is None or init.kind != sctp.INIT or init.destination_port != self._port:
             return
         seen = (peer[0], init.source_port)
-        cookie = testimony(self._name, seen, (listener.getsockname()[0], self._port))
+        cookie = echo_text(self._name, seen, (listener.getsockname()[0], self._port))
         reply = sctp.Chunk(self._port, init.source_port, init.initiate_tag, sctp.INIT_ACK, 1, cookie)
         listener.sendto(sctp.encode(reply), (peer[0], 0))

@@ -1,8 +1,8 @@
-"""Processes that begin with their modules imported: forks of a server that has imported them once.
+"""Processes that start with their modules imported: forks of a server that has imported them once.
 
-An interpreter of its own takes an actor 0.1 s of processor time to start, nearly all of it imports; a fork takes
-0.005 s. The server runs one thread and ends with its creator, and every fork begins as a new interpreter would: default
-signals, no descriptors but the standard ones and those it is given.
+A new interpreter takes an actor 0.1 s of processor time to start, nearly all of it for imports; a fork takes 0.005 s.
+The server has one thread and ends with its creator. Every fork starts like a new interpreter: default signals, no open
+descriptors except the standard ones and those it is given.
 """
 
 import importlib
@@ -34,14 +34,14 @@ PROGRAM = (sys.executable, "-m", "nodeagent.lab.net.fork_server")
 
 
 class Order(msgspec.Struct, frozen=True, array_like=True):
-    """What a fork does: ``module:function`` is called with these arguments, then with the descriptors."""
+    """What a fork does: it calls ``module:function`` with these arguments, followed by the descriptors."""
 
     function: str
     arguments: tuple[str, ...]
 
 
 class Fork:
-    """A process that was forked; it is used as `subprocess.Popen` is. Raises LabError when there is no server any more."""
+    """A forked process, with the interface of `subprocess.Popen`. Raises LabError if the server has ended."""
 
     def __init__(self, reports: socket.socket) -> None:
         self._reports = reports
@@ -57,14 +57,14 @@ class Fork:
         self.pid = int.from_bytes(pid)
 
     def poll(self) -> int | None:
-        """The exit status, negative for a signal; None as long as it runs."""
+        """Returns the exit status, negative for a signal; None while it runs."""
         with self._looking:
             if self.returncode is None and select.select([self._reports], [], [], 0)[0]:
                 self._take_status()
             return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit status. Raises subprocess.TimeoutExpired."""
+        """Returns the exit status. Raises subprocess.TimeoutExpired."""
         with self._looking:
             if self.returncode is None:
                 if not select.select([self._reports], [], [], timeout)[0]:
@@ -76,21 +76,23 @@ class Fork:
     def _take_status(self) -> None:
         status = self._reports.recv(STATUS_BYTES)
         self._reports.close()
-        self.returncode = int.from_bytes(status, signed=True) if status else -signal.SIGKILL  # it went with the server
+        self.returncode = (
+            int.from_bytes(status, signed=True) if status else -signal.SIGKILL
+        )  # it ended together with the server
 
     def send_signal(self, number: int) -> None:
-        """One that has ended is fine."""
+        """Sends a signal; does nothing if the process has ended."""
         if self.poll() is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Sends SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 
 class ForkServer:
-    """Starts the server, which imports `modules` while the caller goes on. It ends when this is closed, or its creator."""
+    """Starts the server, which imports `modules` while the caller continues. It ends with `close` or with its creator."""
 
     def __init__(self, *modules: str) -> None:
         root = str(Path(__file__).parents[3])
@@ -106,7 +108,8 @@ class ForkServer:
 
     @classmethod
     def of_this_process(cls, *modules: str) -> Self:
-        """A server that is a fork of this process, which has one thread, with what that has imported, and `modules`."""
+        """Returns a server that is a fork of this process, with everything that it and `modules` have imported. This
+        process must have only one thread."""
         import_all(modules)
         made = cls.__new__(cls)
         made._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -120,7 +123,7 @@ class ForkServer:
         return made
 
     def fork(self, function: str, arguments: Sequence[str], descriptors: Sequence[int] = ()) -> Fork:
-        """A process that calls a function of one of the modules. Raises LabError."""
+        """Returns a process that calls a function of one of the modules. Raises LabError."""
         reports, theirs = socket.socketpair()
         order = msgspec.json.encode(Order(function, tuple(arguments)))
         with theirs:
@@ -132,13 +135,13 @@ class ForkServer:
         return Fork(reports)
 
     def close(self) -> None:
-        """End the server. What it has forked goes on, without anybody who learns how it ends."""
+        """Ends the server. Its forks continue, but their exit status is lost."""
         self._orders.close()
         self._process.wait()
 
 
 def serve(orders: socket.socket) -> None:
-    """Fork as ordered until the creator has gone; in a fork, this does not return."""
+    """Forks as ordered until the creator closes the socket; in a fork, this does not return."""
     reports: dict[int, socket.socket] = {}
     awake, wake = socket.socketpair()
     for end in (awake, wake):
@@ -157,25 +160,25 @@ def serve(orders: socket.socket) -> None:
             report = socket.socket(fileno=descriptors[0])
             pid = os.fork()
             if not pid:
-                begin(report, (orders, awake, wake, *reports.values()))
+                begin_fork(report, (orders, awake, wake, *reports.values()))
                 carry_out(msgspec.json.decode(data, type=Order), descriptors[1:])
             for descriptor in descriptors[1:]:
                 os.close(descriptor)
             reports[pid] = report
 
 
-def begin(report: socket.socket, inherited: Iterable[socket.socket]) -> None:
-    """In the fork: be as a new interpreter, and tell the creator its pid."""
+def begin_fork(report: socket.socket, inherited: Iterable[socket.socket]) -> None:
+    """Prepares a fork to look like a new interpreter, and sends its pid to the creator."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for one in inherited:
         one.close()
-    with report, suppress(OSError):  # the creator may have gone meanwhile
+    with report, suppress(OSError):  # the creator may have ended meanwhile
         report.sendall(os.getpid().to_bytes(PID_BYTES))
 
 
 def report_ended(reports: dict[int, socket.socket]) -> None:
-    """Tell the creator of each child that has ended how."""
+    """Sends the exit status of each ended child to the creator."""
     while reports:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:
@@ -185,7 +188,7 @@ def report_ended(reports: dict[int, socket.socket]) -> None:
 
 
 def carry_out(order: Order, descriptors: Sequence[int]) -> None:
-    """Call the function, and end with 0, or with 1 and a traceback when it raises."""
+    """Calls the function and exits: with 0, or with 1 and a traceback if it raises."""
     status = 1
     try:
         module, _, name = order.function.partition(":")
@@ -199,7 +202,7 @@ def carry_out(order: Order, descriptors: Sequence[int]) -> None:
 
 
 def main(descriptor: str, *modules: str) -> None:
-    """Import, then serve."""
+    """Imports the modules, then serves."""
     import_all(modules)
     serve(socket.socket(fileno=int(descriptor)))
 

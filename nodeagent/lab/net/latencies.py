@@ -1,11 +1,11 @@
-"""Latencies as counts: how many answers took that many microseconds, to two digits. Pure."""
+"""Latencies as counts: the number of answers by microseconds, to two digits. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
 
 def to_two_digits(seconds: float) -> int:
-    """Microseconds, rounded down to two digits: 87, 1200, 34000."""
+    """Returns microseconds, rounded down to two digits: 87, 1200, 34000."""
     whole = int(seconds * 1e6)
     step = 1
     while whole >= 100 * step:
@@ -14,7 +14,7 @@ def to_two_digits(seconds: float) -> int:
 
 
 def merged(counts: Iterable[Mapping[int, int]]) -> Counter[int]:
-    """All of them together."""
+    """Returns the sum of all counts."""
     total: Counter[int] = Counter()
     for each in counts:
         total.update(each)
@@ -22,7 +22,7 @@ def merged(counts: Iterable[Mapping[int, int]]) -> Counter[int]:
 
 
 def percentile(counts: Mapping[int, int], share: float) -> float | None:
-    """Seconds within which `share` (0 to 1) of the answers came, to two digits; None without answers."""
+    """Returns the seconds within which `share` (0 to 1) of the answers arrived, to two digits; None without answers."""
     wanted = share * sum(counts.values())
     seen = 0
     for microseconds in sorted(counts):

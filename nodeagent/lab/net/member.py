@@ -1,4 +1,4 @@
-"""What a test holds of one host: its addresses, and what to do from there."""
+"""A host as its user sees it: its addresses, and what can be done from there."""
 
 import itertools
 import socket
@@ -38,9 +38,9 @@ from nodeagent.lab.net.topology import first_of
 from nodeagent.model.addresses import Family, Protocol
 
 ACTOR = "nodeagent.lab.net.actor"
-"""What a fork server needs to have imported for members."""
+"""The module that a fork server must have imported for members."""
 PATIENCE = 10.0
-"""Seconds for one connection where no less is said: a busy machine answers late, and a quick answer waits for nothing."""
+"""Default timeout of one connection in seconds: a busy machine answers late, and a fast answer ends the wait."""
 REPLY_DEADLINE = 120.0
 END_DEADLINE = 5.0
 
@@ -48,7 +48,7 @@ R = TypeVar("R", bound=Reply)
 
 
 class ActorChannel:
-    """Starts the actor of a namespace and talks to it, one request at a time. One thread may use it."""
+    """Starts a namespace's actor and exchanges messages with it, one request at a time. Only one thread may use it."""
 
     def __init__(self, namespace: str, fork_server: ForkServer) -> None:
         self._socket, theirs = socket.socketpair()
@@ -59,7 +59,7 @@ class ActorChannel:
         self._numbers = itertools.count(1)
 
     def request(self, request: Request, expect: type[R]) -> R:
-        """The reply. Raises LabError when the actor failed, died or took longer than two minutes."""
+        """Returns the reply. Raises LabError if the actor failed, died or took longer than two minutes."""
         number = next(self._numbers)
         try:
             self._socket.sendall(msgspec.json.encode(NumberedRequest(number, request)) + b"\n")
@@ -80,16 +80,16 @@ class ActorChannel:
 
     @property
     def pid(self) -> int:
-        """The actor's."""
+        """The actor's pid."""
         return self._process.pid
 
     def close(self) -> None:
-        """Tell the actor to end; `wait` for it."""
+        """Asks the actor to end; `wait` for it."""
         self._lines.close()
         self._socket.close()
 
     def wait(self) -> None:
-        """Return when the actor has ended, by force after five seconds."""
+        """Waits until the actor has ended; kills it after five seconds."""
         try:
             self._process.wait(END_DEADLINE)
         except subprocess.TimeoutExpired:
@@ -114,7 +114,7 @@ class RunningTask(ABC):
 
     @abstractmethod
     def stop(self) -> object:
-        """End it; what it has to report."""
+        """Ends it; returns its report."""
 
     def _end(self, expect: type[R]) -> R:
         self._running = False
@@ -122,55 +122,55 @@ class RunningTask(ABC):
 
 
 class Serving(RunningTask):
-    """A server."""
+    """A running server."""
 
     def stop(self) -> None:
-        """Close its sockets, the open connections too."""
+        """Closes its sockets and open connections."""
         self._end(Stopped)
 
 
 class Holding(RunningTask):
-    """Open connections. `opened`: the first answer of each, failures included."""
+    """Open connections. `opened`: the first answer of each, with failures."""
 
     def __init__(self, channel: ActorChannel, started: Started) -> None:
         super().__init__(channel, started)
         self.opened = Survey(started.answers)
 
     def ask(self) -> Survey:
-        """Ask on every connection that answered when it was opened."""
+        """Sends a question on every connection that answered when it was opened. Returns the answers."""
         return Survey(self._channel.request(Exchange(self._number), Answers).answers)
 
     def stop(self) -> None:
-        """Close them."""
+        """Closes them."""
         self._end(Stopped)
 
 
 class Loading(RunningTask):
-    """Connections being made all the time."""
+    """New connections without end."""
 
     def report(self) -> LoadReport:
-        """What has happened so far."""
+        """Returns what has happened so far."""
         return self._channel.request(Look(self._number), LoadReport)
 
     def stop(self) -> LoadReport:
-        """End it, and what has happened."""
+        """Ends it. Returns what has happened."""
         return self._end(LoadReport)
 
 
 class Sniffing(RunningTask):
-    """Packets being recorded."""
+    """A running record of packets."""
 
     def packets(self) -> tuple[Packet, ...]:
-        """Those seen so far; one that has just arrived may be missing."""
+        """Returns the packets so far; one that has just arrived may be missing."""
         return self._channel.request(Look(self._number), Packets).packets
 
     def stop(self) -> tuple[Packet, ...]:
-        """End it, and all packets."""
+        """Ends it. Returns all packets."""
         return self._end(Packets).packets
 
 
 class Member:
-    """One host of a world. Methods that connect return what happened; they raise LabError only if the lab fails."""
+    """One host of a world. Methods that connect return what happened; they raise LabError only if the lab itself fails."""
 
     def __init__(self, name: str, namespace: str, addresses: tuple[str, ...], fork_server: ForkServer) -> None:
         self.name = name
@@ -183,11 +183,11 @@ class Member:
 
     @property
     def actor(self) -> int:
-        """The pid of the process that acts for it."""
+        """The pid of the member's actor."""
         return self._channel.pid
 
     def address(self, family: Family = Family.IPV4) -> str:
-        """Its first address of the family. Raises LabError when it has none."""
+        """Returns its first address of the family. Raises LabError if it has none."""
         found = first_of(family, self.addresses)
         if found is None:
             raise LabError(f"{self.name} has no {family.value} address")
@@ -201,7 +201,7 @@ class Member:
         addresses: tuple[str, ...] | None = None,
         name: str | None = None,
     ) -> Serving:
-        """Answer on `port` of its own addresses (or of those given, ``0.0.0.0`` and ``::`` too), by its name."""
+        """Answers on `port` of its own addresses (or the given ones, also ``0.0.0.0`` and ``::``), with its name."""
         serve = Serve(name or self.name, protocol, port, self.addresses if addresses is None else addresses)
         return Serving(self._channel, self._channel.request(serve, Started))
 
@@ -219,7 +219,7 @@ class Member:
         mark: int | None = None,
         priority: int | None = None,
     ) -> Survey:
-        """`count` connections of one question each, `workers` at a time. See requests.Dial for the rest."""
+        """Makes `count` connections of one question each, `workers` at a time. For the rest see actor_messages.Dial."""
         dial = Dial(protocol, address, port, timeout, source_address, source_port, mark, priority)
         return Survey(self._channel.request(Ask(dial, count, workers), Answers).answers)
 
@@ -234,7 +234,7 @@ class Member:
         source_address: str | None = None,
         source_port: int = 0,
     ) -> Holding:
-        """`count` connections that stay open; with UDP, a socket that keeps its source port."""
+        """Opens `count` connections that stay open; with UDP, sockets that keep their source ports."""
         dial = Dial(protocol, address, port, timeout, source_address, source_port)
         return Holding(self._channel, self._channel.request(Hold(dial, count), Started))
 
@@ -250,22 +250,22 @@ class Member:
         delay: float = 0.0,
         record: bool = False,
     ) -> Loading:
-        """A new connection every `interval` seconds and worker until stopped, the first one after `delay` seconds."""
+        """Makes connections until stopped: each worker one every `interval` seconds, the first after `delay` seconds."""
         load = Load(Dial(protocol, address, port, timeout), interval, workers, delay, record)
         return Loading(self._channel, self._channel.request(load, Started))
 
     def ping(self, address: str, *, count: int = 1, timeout: float = PATIENCE) -> Survey:
-        """ICMP echo; an answer's `local` is the address that replied."""
+        """Sends ICMP echo requests; an answer's `local` is the address that replied."""
         return Survey(self._channel.request(Ping(address, count, timeout), Answers).answers)
 
     def sniff(self, interface: str | None = None) -> Sniffing:
-        """Record packets from now on."""
+        """Records packets from now on."""
         return Sniffing(self._channel, self._channel.request(Sniff(interface), Started))
 
     def close(self) -> None:
-        """Let the actor end; `wait` for it."""
+        """Asks the actor to end; `wait` for it."""
         self._channel.close()
 
     def wait(self) -> None:
-        """Return when the actor has ended."""
+        """Waits until the actor has ended."""
         self._channel.wait()

@@ -1,4 +1,4 @@
-"""A program in a namespace: the agent, whatever its command line."""
+"""A program in a namespace: the agent, or any command line."""
 
 import os
 import re
@@ -17,13 +17,13 @@ SHOWN_LINES = 40
 LOOK_EVERY = 0.005
 LOOK_RARELY = 0.05
 LATER = 1 / 20
-"""What has taken so long is seen later by this part of that, at most."""
+"""A condition is seen late by at most this part of the time that it took."""
 PATIENCE = 60.0
-"""Seconds until something that takes one on an idle machine is given up. Who cares how long it takes measures it."""
+"""Default timeout in seconds of what takes one on an idle machine. Tests of speed measure the time themselves."""
 
 
 class Running(Protocol):
-    """A process, as `subprocess.Popen` has it."""
+    """A process, with the interface of `subprocess.Popen`."""
 
     @property
     def pid(self) -> int: ...
@@ -44,7 +44,8 @@ class Launcher:
     """Starts programs in namespaces."""
 
     def start(self, namespace: str, argv: Sequence[str], environment: Mapping[str, str], output: int) -> Running:
-        """A process in a session of its own, with a /sys of the namespace; both streams go to the descriptor `output`.
+        """Returns a process in its own session, with a /sys of the namespace; both streams go to the descriptor
+        `output`.
 
         The kernel kills it when the thread that started it ends (PR_SET_PDEATHSIG).
         """
@@ -60,16 +61,14 @@ class Launcher:
     def run(
         self, namespace: str, argv: Sequence[str], *, stdin: str = "", timeout: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
-        """A program that has ended, and what it printed. Raises subprocess.TimeoutExpired."""
+        """Runs a program to its end. Returns what it printed. Raises subprocess.TimeoutExpired."""
         command = ["ip", "netns", "exec", namespace, *argv]
         return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=timeout)
 
 
 class AgentProcess:
-    """`argv` running in the namespace, with a /sys of its own, in a session of its own; what it prints is collected.
-
-    It is killed when the *thread* that started it ends, so start it from one that outlives it.
-    """
+    """`argv` running in the namespace, with its own /sys and session; its output is collected.
+    It is killed when the *thread* that started it ends, so start it from a thread that outlives it."""
 
     def __init__(
         self,
@@ -114,7 +113,7 @@ class AgentProcess:
 
     @property
     def kernel_state(self) -> str:
-        """The state the kernel has it in, as proc(5) writes it: T is stopped by a signal. Empty when it is gone."""
+        """The kernel's state of the process as in proc(5): T is stopped by a signal. Empty if it does not exist."""
         try:
             return Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2][:1]
         except OSError:
@@ -122,17 +121,17 @@ class AgentProcess:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """All it has printed (both streams), over restarts too."""
+        """Everything it has printed (both streams), also before restarts."""
         return tuple(self._lines)
 
     def last_words(self) -> str:
-        """The last line it printed; when it has ended, the last one there will be."""
+        """Returns the last line that it printed; if it has ended, after all output was read."""
         if not self.running:
             self._reader.join()
         return self._lines[-1] if self._lines else ""
 
     def wait_for_line(self, pattern: str, *, seconds: float = PATIENCE, after: int = 0) -> str:
-        """The first line from number `after` on in which the regular expression is found. Raises LabError."""
+        """Returns the first line from number `after` on that matches the regular expression. Raises LabError."""
         found: list[str] = []
 
         def look() -> bool:
@@ -143,7 +142,7 @@ class AgentProcess:
         return found[0]
 
     def wait_until(self, condition: Callable[[], bool], what: str, *, seconds: float = PATIENCE) -> None:
-        """Return when the condition holds. Raises LabError when it does not in time or the process ended."""
+        """Waits until the condition holds. Raises LabError if it does not in time, or if the process ended."""
         began = time.monotonic()
         while not condition():
             if not self.running:
@@ -161,12 +160,12 @@ class AgentProcess:
         return f"{' '.join(self._argv)} printed:{shown}\n"
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal; one that ended already is fine."""
+        """Sends a signal; does nothing if the process has ended."""
         self._process.send_signal(number)
 
     def stop(self, *, seconds: float = PATIENCE) -> int:
-        """SIGTERM, and its exit status. Raises LabError when it does not end in time, with where it hung: it is ended
-        by SIGABRT, at which the agent prints that, and killed when that does not help."""
+        """Sends SIGTERM. Returns its exit status. Raises LabError if it does not end in time, with the place where it
+        hung: it gets SIGABRT, on which the agent prints that place, and then SIGKILL."""
         self.signal(signal.SIGTERM)
         try:
             status = self._process.wait(seconds)
@@ -175,18 +174,18 @@ class AgentProcess:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(seconds)
             self.kill()
-            raise LabError(f"{self._describe()} was still there {seconds} s after SIGTERM") from None
+            raise LabError(f"{self._describe()} still ran {seconds} s after SIGTERM") from None
         self._reader.join()
         return status
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kills it (SIGKILL) and waits for its end."""
         self._process.kill()
         self._process.wait()
         self._reader.join()
 
     def restart(self, launcher: Launcher | None = None) -> None:
-        """The same command once more; a running one is stopped first. launcher: another, from now on. Raises LabError."""
+        """Runs the same command again; stops it first if it runs. launcher: another one, from now on. Raises LabError."""
         if self.running:
             self.stop()
         self._launcher = launcher or self._launcher
@@ -194,5 +193,5 @@ class AgentProcess:
 
 
 def _without_proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """A namespace has no way to the machine's proxies, and what is asked from there is inside the lab."""
+    """Returns the environment without proxies, which a namespace cannot reach; all its requests stay in the lab."""
     return {name: value for name, value in environment.items() if name.upper() not in {"HTTP_PROXY", "HTTPS_PROXY"}}

@@ -1,6 +1,6 @@
 """Named network namespaces of ours: ``nodeagent-lab-<creator's pid>-<world>-<member>`` under /run/netns.
 
-The pid in the name lets a later run remove what a killed one left. No function here touches another name.
+The pid in the name lets a later run remove what a killed one left. No function here changes any other name.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from nodeagent.model.runtime_files import files_left_by
 DIRECTORY = Path("/run/netns")
 NAME = re.compile(r"nodeagent-lab-(?P<pid>[0-9]+)-(?P<world>[0-9a-f]+)-(?P<member>[A-Za-z0-9-]+)")
 BR_NETFILTER = Path("/proc/sys/net/bridge")
-"""There where br_netfilter is loaded or built in."""
+"""Exists if br_netfilter is loaded or built in."""
 CLONE_NEWNET = 0x40000000
 MNT_DETACH = 2
 
@@ -26,22 +26,22 @@ T = TypeVar("T")
 
 
 class LabError(Exception):
-    """The world cannot be built or used as asked; the text says what and, where it helps, what a command printed."""
+    """The world cannot be built or used as asked; the text says what and, if it helps, what a command printed."""
 
 
 def namespace_name(pid: int, world: str, member: str) -> str:
-    """The name of one member's namespace; `world` is hexadecimal."""
+    """Returns the name of one member's namespace; `world` is hexadecimal."""
     return f"nodeagent-lab-{pid}-{world}-{member}"
 
 
 def check_ours(name: str) -> None:
-    """Raise LabError when `name` is not of the form above."""
+    """Raises LabError if `name` does not have the form above."""
     if not NAME.fullmatch(name):
         raise LabError(f"{name!r} is not a namespace of the lab")
 
 
 def create_namespaces(names: Iterable[str]) -> None:
-    """Create and name them. Raises LabError (not root, name taken)."""
+    """Creates and names them. Raises LabError (not root, name in use)."""
     names = list(names)
     for name in names:
         check_ours(name)
@@ -49,7 +49,7 @@ def create_namespaces(names: Iterable[str]) -> None:
 
 
 def run_ip(options: Sequence[str], lines: Sequence[str]) -> None:
-    """Run `ip` commands in one process, stopping at the first that fails: LabError with the command and the reason."""
+    """Runs `ip` commands in one process. At the first that fails, raises LabError with the command and the reason."""
     result = subprocess.run(
         ["ip", *options, "-batch", "-"], input="\n".join(lines), capture_output=True, text=True, check=False
     )
@@ -60,8 +60,8 @@ def run_ip(options: Sequence[str], lines: Sequence[str]) -> None:
 
 
 def remove_namespace(name: str) -> None:
-    """Take the name away, and the files that agents in it may have left; the namespace goes with its last process. A name
-    that is gone already is fine."""
+    """Removes the name, and the files that agents in it may have left; the namespace ends with its last process. Does
+    nothing if the name does not exist."""
     check_ours(name)
     path = DIRECTORY / name
     with suppress(OSError):
@@ -73,14 +73,14 @@ def remove_namespace(name: str) -> None:
 
 
 def our_namespaces() -> list[str]:
-    """Every namespace of a lab on this machine, of any creator."""
+    """Returns the names of all lab namespaces on this machine, of any creator."""
     if not DIRECTORY.is_dir():
         return []
     return sorted(entry.name for entry in DIRECTORY.iterdir() if NAME.fullmatch(entry.name))
 
 
 def sweep() -> list[str]:
-    """Remove the namespaces whose creator is no longer alive; returns their names."""
+    """Removes the namespaces whose creator is no longer alive; returns their names."""
     dead = [name for name in our_namespaces() if (m := NAME.fullmatch(name)) and not is_alive(int(m["pid"]))]
     for name in dead:
         remove_namespace(name)
@@ -88,7 +88,7 @@ def sweep() -> list[str]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process has this pid and is more than a zombie."""
+    """Returns whether a process has this pid and is not a zombie."""
     try:
         status = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
@@ -97,7 +97,7 @@ def is_alive(pid: int) -> bool:
 
 
 def enter(name: str) -> None:
-    """Move the calling *thread* into the namespace. Raises LabError."""
+    """Moves the calling *thread* into the namespace. Raises LabError."""
     check_ours(name)
     library = ctypes.CDLL(None, use_errno=True)
     try:
@@ -112,7 +112,7 @@ def enter(name: str) -> None:
 
 
 def inside(name: str | None, function: Callable[[], T]) -> T:
-    """Call `function` in the namespace (None: the caller's), in a thread of its own, and return or raise what it does."""
+    """Calls `function` in the namespace (None: the caller's), in another thread, and returns or raises what it does."""
     values: list[T] = []
     errors: list[BaseException] = []
 
@@ -133,7 +133,7 @@ def inside(name: str | None, function: Callable[[], T]) -> T:
 
 
 def has_br_netfilter() -> bool:
-    """Whether the kernel can show the rules of IP what bridges carry; its module is loaded where that helps."""
+    """Returns whether bridged packets can pass the rules of IP; tries to load the kernel module."""
     if not BR_NETFILTER.exists():
         with suppress(FileNotFoundError):
             subprocess.run(["modprobe", "br_netfilter"], capture_output=True, check=False)
@@ -141,7 +141,7 @@ def has_br_netfilter() -> bool:
 
 
 def write_sysctls(name: str, values: Mapping[str, str]) -> None:
-    """Set sysctls of the namespace (paths under /proc/sys, which show the namespace of the thread that looks)."""
+    """Sets sysctls of the namespace (paths under /proc/sys, which show the namespace of the reading thread)."""
 
     def write() -> None:
         for path, value in values.items():

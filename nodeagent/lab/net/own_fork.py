@@ -1,6 +1,7 @@
-"""A process that is a fork of this one, and begins as a new interpreter would: what has been imported is not imported again.
+"""A process that is a fork of this one and starts like a new interpreter, but with its imports done.
 
-Only a process of one thread may do that: others would not be there in the fork, but what they had locked would be.
+Only a process with one thread may fork like this: other threads would not exist in the fork, but their locks would stay
+held.
 """
 
 import atexit
@@ -24,13 +25,13 @@ MEMORY_MAP = "11QQIi"
 """prctl(2)'s prctl_mm_map: eleven addresses, an auxiliary vector and its size, a descriptor of a program."""
 STATE = 3
 STAT_FIELDS = ((26, 27, 45, 46), (47,), (28,), (50, 51))
-"""Of proc(5)'s stat, whose third is the first after the name: code and data, heap, stack, environment."""
+"""Fields of proc(5)'s stat (the third is the first after the name): code and data, heap, stack, environment."""
 FIRST_OTHER = 3
 """The first descriptor that is not a standard stream."""
 
 
 class OwnFork:
-    """A child of this process; it is used as `subprocess.Popen` is."""
+    """A child of this process, with the interface of `subprocess.Popen`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -38,13 +39,13 @@ class OwnFork:
         self._process = os.pidfd_open(pid)
 
     def poll(self) -> int | None:
-        """The exit status, negative for a signal; None as long as it runs."""
+        """Returns the exit status, negative for a signal; None while it runs."""
         with suppress(subprocess.TimeoutExpired):
             return self.wait(0.0)
         return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit status. Raises subprocess.TimeoutExpired."""
+        """Returns the exit status. Raises subprocess.TimeoutExpired."""
         if self.returncode is None:
             poll = select.poll()
             poll.register(self._process, select.POLLIN)
@@ -55,24 +56,24 @@ class OwnFork:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """One that has ended is fine."""
+        """Sends a signal; does nothing if the process has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Sends SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 
 def fork_off(
     run: Callable[[], int], command_line: Sequence[str], streams: tuple[int, int, int], kept: Collection[int] = ()
 ) -> OwnFork:
-    """A process that calls `run` and ends with what that returns: a session of its own, default signals, these three
-    streams, and no other descriptors but those `kept`. It shows itself with the command line."""
-    assert threading.active_count() == 1, "what another thread has locked would stay so in a fork"
+    """Returns a process that calls `run` and exits with its result: it has its own session, default signals, these
+    three streams and no other descriptors except those `kept`. ps(1) shows it with the command line."""
+    assert threading.active_count() == 1, "locks of another thread would stay held in the fork"
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
-            stream.flush()  # once, and here
+            stream.flush()  # so that the fork does not write the same again
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         pid = os.fork()
@@ -80,36 +81,36 @@ def fork_off(
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         raise
     if not pid:
-        _live(run, command_line, streams, kept, blocked)
+        _run_fork(run, command_line, streams, kept, blocked)
     fork = OwnFork(pid)
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-    except BaseException:  # Ctrl-C, meanwhile: nobody would know of the fork
+    except BaseException:  # Ctrl-C in between: the fork would be lost
         fork.kill()
         fork.wait()
         raise
     return fork
 
 
-def _live(
+def _run_fork(
     run: Callable[[], int],
     command_line: Sequence[str],
     streams: tuple[int, int, int],
     kept: Collection[int],
     blocked: Collection[int],
 ) -> None:
-    """In the fork: all of its life."""
+    """Runs the fork, from start to exit."""
     status = 1
     try:
         os.setsid()
-        atexit._clear()  # what is to be done at the creator's end
+        atexit._clear()  # the creator's handlers
         take_streams(streams)
         close_all_but(kept)
         default_signals()
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         with show_command_line(command_line):
             status = run()
-    except BaseException:  # noqa: BLE001 - nothing may return into what the creator does
+    except BaseException:  # noqa: BLE001 - nothing may return into the creator's code
         traceback.print_exc()
     finally:
         with suppress(OSError):
@@ -119,7 +120,7 @@ def _live(
 
 
 def take_streams(streams: tuple[int, int, int]) -> None:
-    """Have these descriptors as standard streams; they stay open, too."""
+    """Makes these descriptors the standard streams; the originals stay open, too."""
     for number, stream in enumerate([fcntl(stream, F_DUPFD_CLOEXEC, FIRST_OTHER) for stream in streams]):
         os.dup2(stream, number)
         os.close(stream)
@@ -128,7 +129,7 @@ def take_streams(streams: tuple[int, int, int]) -> None:
 
 
 def close_all_but(kept: Collection[int]) -> None:
-    """Close every descriptor but the standard streams and these."""
+    """Closes every descriptor except the standard streams and these."""
     last = FIRST_OTHER
     for descriptor in (*sorted(kept), os.sysconf("SC_OPEN_MAX")):
         os.closerange(last, descriptor)
@@ -136,17 +137,19 @@ def close_all_but(kept: Collection[int]) -> None:
 
 
 def default_signals() -> None:
-    """What a new interpreter does at each signal: what was ignored stays so, and nothing else is handled but SIGINT."""
+    """Sets each signal as in a new interpreter: ignored ones stay ignored, and only SIGINT is handled."""
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def show_command_line(words: Sequence[str]) -> mmap.mmap:
-    """Let ps(1) show these words until what is returned is closed. A kernel without CONFIG_CHECKPOINT_RESTORE
-    goes on to show the creator's."""
+    """Makes ps(1) show these words until the returned map is closed. A kernel without CONFIG_CHECKPOINT_RESTORE
+    continues to show the creator's."""
     text = b"".join(os.fsencode(word) + b"\0" for word in words)
-    area = mmap.mmap(-1, len(text), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # others see nothing of what is shared
+    area = mmap.mmap(
+        -1, len(text), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    )  # other processes cannot read a shared mapping here
     area.write(text)
     start = ctypes.addressof(ctypes.c_char.from_buffer(area))
     library = ctypes.CDLL(None)

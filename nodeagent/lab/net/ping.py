@@ -1,4 +1,4 @@
-"""ICMP echo (RFC 792, RFC 4443) over a raw socket, which needs no ping program and no ping_group_range."""
+"""ICMP echo (RFC 792, RFC 4443) over a raw socket; needs no ping program and no ping_group_range."""
 
 import random
 import socket
@@ -14,7 +14,7 @@ REPLY = {Family.IPV4: 0, Family.IPV6: 129}
 
 
 def internet_checksum(data: bytes) -> int:
-    """RFC 1071, over an even number of bytes."""
+    """Returns the checksum of RFC 1071, over an even number of bytes."""
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
@@ -22,7 +22,7 @@ def internet_checksum(data: bytes) -> int:
 
 
 def echo(family: Family, identifier: int, sequence: int) -> bytes:
-    """An echo request; the kernel fills the ICMPv6 checksum."""
+    """Returns an echo request; the kernel fills in the ICMPv6 checksum."""
     payload = b"nodeagent lab   "
     head = struct.pack("!BBHHH", REQUEST[family], 0, 0, identifier, sequence)
     if family is Family.IPV6:
@@ -32,7 +32,7 @@ def echo(family: Family, identifier: int, sequence: int) -> bytes:
 
 
 def ping(address: str, count: int, timeout: float) -> list[Answer]:
-    """One answer per request: `name` is empty, `local` the address that replied. To the kernel each call is a connection of its own."""
+    """Returns one answer per request: `name` is empty, `local` the address that replied. Each call is a new connection."""
     family = family_of(address)
     protocol = socket.IPPROTO_ICMP if family is Family.IPV4 else socket.IPPROTO_ICMPV6
     identifier = random.getrandbits(16)
@@ -52,7 +52,7 @@ def ping(address: str, count: int, timeout: float) -> list[Answer]:
 
 
 def await_reply(raw: socket.socket, family: Family, wanted: tuple[int, int], deadline: float) -> None:
-    """Return when the reply came. Raises TimeoutError, OSError."""
+    """Waits for the reply. Raises TimeoutError, OSError."""
     while (left := deadline - time.monotonic()) > 0:
         raw.settimeout(left)
         packet = raw.recv(2048)

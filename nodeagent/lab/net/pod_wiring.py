@@ -1,8 +1,8 @@
 """How pods are joined to their node, as `ip` commands for both ends. Pure text.
 
-Two ways, as network plugins have them. As ports of one bridge, which has the gateway address (`Node.pod_bridge`): flannel, and the
-`bridge` plugin with hairpinMode. What two such pods send each other passes the rules of IP by way of br_netfilter. Or with a link
-and a host route for each pod: Calico, and the `ptp` plugin.
+There are two kinds, as network plugins have them. Ports of one bridge with the gateway address (`Node.pod_bridge`):
+flannel, and the `bridge` plugin with hairpinMode; packets between two such pods pass the rules of IP through
+br_netfilter. Or a link and a host route for each pod: Calico, and the `ptp` plugin.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,17 +12,17 @@ from nodeagent.lab.net.topology import Node, Pod, first_of
 from nodeagent.model.addresses import pack_address
 
 NamespaceOf = Callable[[str], str]
-"""The namespace's name for a member's name."""
+"""Returns the namespace's name for a member's name."""
 
 BRIDGE_HARDWARE_ADDRESS = "02:00:00:00:00:01"
-"""Given once; else the bridge takes the lowest of its ports' and changes it with them."""
+"""Fixed; otherwise the bridge takes the lowest address of its ports and changes it with them."""
 
 BRIDGE_SETTINGS = {"net/bridge/bridge-nf-call-iptables": "1", "net/bridge/bridge-nf-call-ip6tables": "1"}
-"""On nodes whose pods are ports of a bridge, as kubeadm demands it. Only where br_netfilter is loaded."""
+"""For nodes with a bridge of pods, as kubeadm requires. Only if br_netfilter is loaded."""
 
 
 def inwards(node: Node, namespace_of: NamespaceOf) -> Iterator[str]:
-    """The node's ends of all its pods' links."""
+    """Yields the commands for the node's ends of all its pods' links."""
     if node.pod_bridge:
         yield from bridge(node)
     for pod in node.pods:
@@ -30,7 +30,7 @@ def inwards(node: Node, namespace_of: NamespaceOf) -> Iterator[str]:
 
 
 def bridge(node: Node) -> Iterator[str]:
-    """The bridge that a node's pods are ports of, with the gateway addresses."""
+    """Yields the commands for the bridge of a node's pods, with the gateway addresses."""
     yield f"link add {node.pod_bridge} address {BRIDGE_HARDWARE_ADDRESS} type bridge mcast_snooping 0"
     yield f"link set {node.pod_bridge} up"
     for gateway in node.pod_gateways:
@@ -38,7 +38,7 @@ def bridge(node: Node) -> Iterator[str]:
 
 
 def node_side(node: Node, pod: Pod, namespace: str) -> Iterator[str]:
-    """The node's end of one pod's link."""
+    """Yields the commands for the node's end of one pod's link."""
     if node.pod_bridge:
         yield f"link add {pod.name} type veth peer name eth0 address {hardware_address(pod)} netns {namespace}"
         yield f"link set {pod.name} master {node.pod_bridge} up"
@@ -55,7 +55,7 @@ def node_side(node: Node, pod: Pod, namespace: str) -> Iterator[str]:
 
 
 def pod_side(node: Node, pod: Pod) -> Iterator[str]:
-    """The pod's end: its addresses and the node as its gateway. Neighbours on a bridge reach each other without it."""
+    """Yields the pod's end: its addresses, and the node as gateway, which neighbours on a bridge do not need."""
     yield "link set lo up"
     for address in pod.addresses:
         own = with_length(address) if is_neighbour(node, address) else host_prefix(address)
@@ -66,11 +66,11 @@ def pod_side(node: Node, pod: Pod) -> Iterator[str]:
 
 
 def hardware_address(pod: Pod) -> str:
-    """Made of its first address: a pod that gets the address of one that has gone is found at once. Plugins have their pods announce
-    themselves instead."""
+    """Returns a hardware address made from the pod's first address, so that a pod that reuses an address is found at
+    once. Plugins let their pods announce themselves instead."""
     return "0a:58:" + pack_address(pod.addresses[0])[-4:].hex(":")
 
 
 def is_neighbour(node: Node, address: str) -> bool:
-    """Whether an address is of the network of its node's bridge."""
+    """Returns whether an address belongs to the network of its node's bridge."""
     return bool(node.pod_bridge) and is_within(address, node.pod_gateways)

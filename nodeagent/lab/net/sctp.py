@@ -1,6 +1,6 @@
-"""Just enough SCTP (RFC 9260) to prove its NAT on kernels without it: an INIT and the INIT ACK that answers it.
+"""Just enough SCTP (RFC 9260) to test its NAT on kernels without it: an INIT and the INIT ACK that answers it.
 
-The INIT ACK's state cookie is the server's to fill: it carries the answer. Pure.
+The INIT ACK's state cookie may have any contents: it carries the answer. Pure.
 """
 
 from msgspec import Struct
@@ -25,7 +25,7 @@ class Chunk(Struct, frozen=True):
 
 
 def crc32c_table() -> tuple[int, ...]:
-    """Byte-wise table of CRC32c (RFC 9260, appendix A), reflected."""
+    """Returns the byte-wise table of CRC32c (RFC 9260, appendix A), reflected."""
     rows = []
     for byte in range(256):
         value = byte
@@ -39,7 +39,7 @@ CRC32C = crc32c_table()
 
 
 def checksum(packet: bytes) -> int:
-    """CRC32c of a packet whose checksum field is zero."""
+    """Returns the CRC32c of a packet whose checksum field is zero."""
     value = 0xFFFFFFFF
     for byte in packet:
         value = (value >> 8) ^ CRC32C[(value ^ byte) & 0xFF]
@@ -47,7 +47,7 @@ def checksum(packet: bytes) -> int:
 
 
 def encode(chunk: Chunk) -> bytes:
-    """The whole packet with its checksum (stored little-endian, as the RFC's appendix does)."""
+    """Returns the whole packet with its checksum (stored little-endian, as in the RFC's appendix)."""
     parameter = b""
     if chunk.kind == INIT_ACK:
         length = 4 + len(chunk.cookie)
@@ -61,7 +61,7 @@ def encode(chunk: Chunk) -> bytes:
 
 
 def decode(packet: bytes) -> Chunk | None:
-    """The packet's INIT or INIT ACK; None for anything else, a short packet or a wrong checksum."""
+    """Returns the packet's INIT or INIT ACK; None for anything else, a short packet or a wrong checksum."""
     if len(packet) < SHORTEST or packet[12] not in (INIT, INIT_ACK):
         return None
     if checksum(packet[:8] + b"\0\0\0\0" + packet[12:]) != int.from_bytes(packet[8:12], "little"):

@@ -1,4 +1,4 @@
-"""The end of processes by the network namespace they live in: those that nobody is the parent of any more."""
+"""Ends leftover processes by their network namespace."""
 
 import os
 import signal
@@ -13,18 +13,18 @@ OWN = Path("/proc/self/ns/net")
 
 
 def end_processes_in(namespaces: Iterable[str], *, but: Iterable[int] = ()) -> list[int]:
-    """Kill the processes whose network namespace is one of these (names of the lab); returns their pids."""
+    """Kills the processes whose network namespace is one of these (names of the lab); returns their pids."""
     numbers: set[int] = set()
     for name in namespaces:
         check_ours(name)
         with suppress(OSError):
             numbers.add((NAMESPACES / name).stat().st_ino)
-    numbers.discard(OWN.stat().st_ino)  # a name whose namespace has been replaced by our own
+    numbers.discard(OWN.stat().st_ino)  # the name now belongs to our own namespace
     return _end(numbers, {os.getpid(), *but})
 
 
 def end_processes_beside_us() -> None:
-    """Kill all others whose network namespace is that of this process, and those they start meanwhile."""
+    """Kills all other processes in this process's network namespace, also those that they start meanwhile."""
     while _end({OWN.stat().st_ino}, {os.getpid()}):
         pass
 
@@ -40,7 +40,7 @@ def _end(numbers: Collection[int], spared: Collection[int]) -> list[int]:
 
 
 def lives_in(pid: int, namespaces: Iterable[int]) -> bool:
-    """Whether the process's network namespace has one of these inode numbers."""
+    """Returns whether the process's network namespace has one of these inode numbers."""
     try:
         return Path(f"/proc/{pid}/ns/net").stat().st_ino in namespaces
     except OSError:
@@ -48,7 +48,7 @@ def lives_in(pid: int, namespaces: Iterable[int]) -> bool:
 
 
 def kill_in(pid: int, namespaces: Iterable[int]) -> None:
-    """SIGKILL, unless the pid is another process by now. Raises ProcessLookupError."""
+    """Sends SIGKILL, unless the pid is another process by now. Raises ProcessLookupError."""
     process = os.pidfd_open(pid)
     try:
         if lives_in(pid, namespaces):

@@ -1,4 +1,4 @@
-"""What came back from a number of questions, and how evenly it was spread. Pure."""
+"""The answers to a number of questions, and how evenly they were spread. Pure."""
 
 import math
 from collections import Counter
@@ -8,7 +8,7 @@ from nodeagent.lab.net.actor_messages import Answer, Failure
 
 
 class Survey(tuple[Answer, ...]):
-    """Answers in the order in which the questions were asked."""
+    """Answers in the order of the questions."""
 
     __slots__ = ()
 
@@ -24,7 +24,7 @@ class Survey(tuple[Answer, ...]):
 
     @property
     def peers(self) -> set[str]:
-        """The addresses the servers saw as their client's."""
+        """The client addresses that the servers saw."""
         return {answer.peer for answer in self if not answer.failure}
 
     @property
@@ -35,21 +35,21 @@ class Survey(tuple[Answer, ...]):
 
     @property
     def slowest(self) -> float:
-        """Seconds of the slowest one, failed ones included; 0 for none."""
+        """Seconds of the slowest one, with failures; 0 without answers."""
         return max((answer.seconds for answer in self), default=0.0)
 
 
 def chi_square(counts: Collection[int]) -> float:
-    """Pearson's statistic against an even spread; degrees of freedom are one less than there are counts."""
+    """Returns Pearson's statistic against an even spread; degrees of freedom are one less than the number of counts."""
     expected = sum(counts) / len(counts)
     return sum((count - expected) ** 2 for count in counts) / expected
 
 
 def evenness(names: Mapping[str, int], servers: Iterable[str]) -> float:
-    """The probability that a fair choice among `servers` is at least as uneven as `names` (0 to 1).
+    """Returns the probability (0 to 1) that a fair choice among `servers` is at least as uneven as `names`.
 
-    A server that never answered counts as 0; a name that is no server makes the result 0. Small values speak against
-    a fair choice: below 0.001 one test in a thousand fails although all is well.
+    A server that never answered counts as 0; a name that is no server makes the result 0. Small values speak against a
+    fair choice: with a limit of 0.001, one test in a thousand fails although nothing is wrong.
     """
     servers = list(servers)
     if set(names) - set(servers) or not sum(names.values()):
@@ -61,7 +61,7 @@ def evenness(names: Mapping[str, int], servers: Iterable[str]) -> float:
 
 
 def upper_gamma(shape: float, x: float) -> float:
-    """The regularised upper incomplete gamma function Q(shape, x), by its lower series (DLMF 8.7.1)."""
+    """Returns the regularised upper incomplete gamma function Q(shape, x), by its lower series (DLMF 8.7.1)."""
     if x <= 0:
         return 1.0
     if x > shape + 700:

@@ -1,4 +1,4 @@
-"""What an actor keeps doing until it is stopped: held conversations, load, recording of packets."""
+"""Background tasks of an actor, until they are stopped: held conversations, load, recording of packets."""
 
 import socket
 import struct
@@ -31,7 +31,7 @@ ETH_P_ALL = 3
 ETH_P_IP = 0x0800
 ETH_P_IPV6 = 0x86DD
 IPV4_HEADER, IPV6_HEADER = 20, 40
-"""Bytes, without options."""
+"""Bytes of the headers, without options."""
 PORT_PROTOCOLS = (6, 17, 132)
 TICK = 0.05
 
@@ -70,9 +70,9 @@ class HoldTask:
 
 
 class LoadTask:
-    """New conversations without end, counted. The pace does not slip: a late one is not made up for.
+    """New conversations without end, counted. A late one is not made up for, so the pace stays the same.
 
-    Workers take turns, so that connections come evenly, and go on coming while some wait for their answers.
+    Workers take turns, so that connections are evenly spaced and continue while some wait for their answers.
     """
 
     def __init__(self, load: Load, ports: SourcePorts) -> None:
@@ -142,7 +142,7 @@ class LoadTask:
 
 
 class SniffTask:
-    """Packets as the kernel shows them to AF_PACKET: on the way in before, on the way out after netfilter."""
+    """Packets as the kernel shows them to AF_PACKET: incoming ones before netfilter, outgoing ones after it."""
 
     def __init__(self, sniff: Sniff) -> None:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
@@ -178,7 +178,7 @@ class SniffTask:
 
 
 def packet_of(data: bytes, interface: str, ethertype: int, *, outgoing: bool) -> Packet | None:
-    """What an IP header says (no extension headers); None for other traffic."""
+    """Returns the fields of an IP header (without extension headers); None for other traffic."""
     if ethertype == ETH_P_IP and len(data) >= IPV4_HEADER:
         start, protocol = (data[0] & 15) * 4, data[9]
         source, destination = data[12:16], data[16:20]

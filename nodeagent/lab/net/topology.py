@@ -1,7 +1,7 @@
-"""Who exists in a world: nodes with pods behind them, and hosts outside, around one router (the underlay).
+"""The members of a world: nodes with pods behind them, and hosts outside, around one router (the underlay).
 
-Every host has its addresses as given, none are invented, and no address is translated on the way: what a server sees
-as its peer is what the node under test made of it.
+Every host has exactly the given addresses, and the underlay translates none: what a server sees as its peer is the
+result of the node under test.
 """
 
 from collections import Counter
@@ -16,28 +16,27 @@ MAX_NAME = 15
 POD_CIDRS = ("10.244.0.0/16", "fd00:244::/32")
 SERVICE_CIDRS = ("10.96.0.0/16", "fd00:10:96::/112")
 LOAD_BALANCER_CIDRS = ("198.51.100.0/24", "2001:db8:100::/64")
-"""Of the standard topology: what its pods are in, and what its underlay brings to node-a."""
+"""Ranges of the standard topology: of its pods, and those that its underlay routes to node-a."""
 POD_BRIDGE = "cni0"
-"""The bridge that pods of the standard topology are ports of, named as by flannel and the `bridge` plugin."""
+"""The bridge of the pods in the standard topology, named as by flannel and the `bridge` plugin."""
 NO_BRIDGE = ""
-"""In its place: each pod has a link of its own."""
+"""Instead of a bridge: each pod has its own link."""
 
 
 class Pod(Struct, frozen=True):
-    """A pod. `addresses`: any number, of either family; the first one of a family is used to send from."""
+    """A pod. `addresses`: any number, of either family; it sends from the first one of each family."""
 
     name: str
     addresses: tuple[str, ...]
 
 
 class Node(Struct, frozen=True):
-    """A node: `addresses` on its uplink, first of a family is what it sends from and masquerades to.
+    """A node: `addresses` on its uplink; it sends from, and masquerades to, the first of each family.
 
-    pod_gateways: the node's address on each pod's link, or on the bridge; at most one per family.
-    attracts: prefixes that the underlay routes to this node although no interface has them: service CIDRs,
-    load-balancer addresses. A packet to them that comes *from* the node is unreachable instead of circling.
-    pod_cidrs: what all its pods are in, for underlays that route by it (bridge_wiring).
-    pod_bridge: the bridge that its pods are ports of; empty: each has a link of its own (pod_wiring).
+    pod_gateways: the node's address on each pod's link, or on the bridge; at most one per family. attracts: prefixes
+    that the underlay routes to this node although no interface has them: service CIDRs, load-balancer addresses. A
+    packet to them *from* the node is unreachable, to avoid a loop. pod_cidrs: the ranges of all its pods, for underlays
+    that route by range (bridge_wiring). pod_bridge: the bridge of its pods; empty: each has its own link (pod_wiring).
     """
 
     name: str
@@ -57,14 +56,14 @@ class Outside(Struct, frozen=True):
 
 
 class Topology(Struct, frozen=True):
-    """A whole world. `check` says what is wrong with it."""
+    """A whole world; `check` validates it."""
 
     nodes: tuple[Node, ...]
     outside: tuple[Outside, ...] = ()
 
     @property
     def members(self) -> tuple[Node | Outside | Pod, ...]:
-        """Everybody: nodes, hosts outside, pods."""
+        """All members: nodes, hosts outside, pods."""
         return (*self.nodes, *self.outside, *(pod for node in self.nodes for pod in node.pods))
 
     @property
@@ -73,7 +72,7 @@ class Topology(Struct, frozen=True):
         return {member.name: member.addresses for member in self.members}
 
     def check(self) -> None:
-        """Raise ValueError naming the first thing that cannot be built."""
+        """Raises ValueError for the first thing that cannot be built."""
         for name, times in Counter(member.name for member in self.members).items():
             if times > 1 or name == UNDERLAY:
                 raise ValueError(f"two members are called {name!r}")
@@ -87,25 +86,25 @@ class Topology(Struct, frozen=True):
 
 
 def check_name(name: str) -> None:
-    """A member's name is also the name of an interface (15 bytes, IFNAMSIZ in linux/if.h)."""
+    """Raises ValueError unless the member's name can also be an interface name (15 bytes, IFNAMSIZ in linux/if.h)."""
     if not 0 < len(name) <= MAX_NAME or not name.replace("-", "").isalnum() or name in ("lo", "eth0"):
         raise ValueError(f"{name!r} cannot be an interface name: letters, digits and dashes, at most {MAX_NAME}")
 
 
 def check_pod(node: Node, pod: Pod) -> None:
-    """A node can only carry pods of families in which it has a pod gateway and an address of its own."""
+    """Raises ValueError if the node lacks a pod gateway or an address in a family of the pod."""
     for family in {family_of(address) for address in pod.addresses}:
         if first_of(family, node.pod_gateways) is None or first_of(family, node.addresses) is None:
             raise ValueError(f"{node.name} needs a pod gateway and an address for {family.value} of {pod.name}")
 
 
 def first_of(family: Family, addresses: tuple[str, ...]) -> str | None:
-    """The address that stands for a host in `family`."""
+    """Returns the first address in `family`, or None."""
     return next((address for address in addresses if family_of(address) is family), None)
 
 
 def pods_of(prefix: str, count: int, first: int = 10, subnet: int = 1) -> tuple[Pod, ...]:
-    """`count` dual-stack pods ``prefix-0`` …: 10.244.SUBNET.FIRST and fd00:244:SUBNET::FIRST upwards."""
+    """Returns `count` dual-stack pods ``prefix-0`` …: 10.244.SUBNET.FIRST and fd00:244:SUBNET::FIRST upwards."""
     return tuple(
         Pod(f"{prefix}-{i}", (f"10.244.{subnet}.{first + i}", f"fd00:244:{subnet}::{first + i:x}"))
         for i in range(count)
@@ -113,10 +112,10 @@ def pods_of(prefix: str, count: int, first: int = 10, subnet: int = 1) -> tuple[
 
 
 def standard_topology(local_pods: int = 3, remote_pods: int = 1, *, pod_bridge: str = POD_BRIDGE) -> Topology:
-    """The usual dual-stack world.
+    """Returns the usual dual-stack world.
 
-    node-a with `web-0` … (servers) and `caller` (a pod that only asks), node-b with `far-0` …, and `outside`. The
-    underlay brings SERVICE_CIDRS and LOAD_BALANCER_CIDRS to node-a. pod_bridge: of both nodes, or NO_BRIDGE.
+    node-a with `web-0` … (servers) and `caller` (a pod that only sends requests), node-b with `far-0` …, and `outside`.
+    The underlay routes SERVICE_CIDRS and LOAD_BALANCER_CIDRS to node-a. pod_bridge: of both nodes, or NO_BRIDGE.
     """
     here = Node(
         "node-a",

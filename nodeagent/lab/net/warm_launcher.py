@@ -1,8 +1,8 @@
-"""The commands of `nodeagent` as forks of a server that has imported them: most of the second that one takes is imports.
+"""Commands of `nodeagent` as forks of a server that has imported them: most of a start's second is imports.
 
-What such a process is given is what `python -m nodeagent` in ``ip netns exec`` would have: namespace, /sys, command line,
-environment, streams, default signals, and a parent whose end is its own. Where no namespace is named it is in that of the
-thread that starts it, as any child is.
+Such a process gets the same as `python -m nodeagent` in ``ip netns exec``: namespace, /sys, command line, environment,
+streams, default signals, and it ends with its parent. Without a namespace it is in that of the thread that starts it,
+like any child.
 """
 
 import atexit
@@ -37,12 +37,12 @@ MNT_DETACH = 2
 
 
 def modules_of(*commands: str) -> tuple[str, ...]:
-    """What a fork server needs to have imported for these commands."""
+    """Returns the modules that a fork server must have imported for these commands."""
     return (__name__, ENTRY, "nodeagent.cli.main", *(f"nodeagent.cli.{command}" for command in commands))
 
 
 class WarmLauncher(Launcher):
-    """Forks what begins with NODEAGENT; other programs are started as usual."""
+    """Forks commands that begin with NODEAGENT; other programs are started as usual."""
 
     def __init__(self, fork_server: ForkServer) -> None:
         self.fork_server = fork_server
@@ -72,10 +72,8 @@ class WarmLauncher(Launcher):
         timeout: float = 60.0,
         called: str = "nodeagent",
     ) -> subprocess.CompletedProcess[str]:
-        """A command of `nodeagent` that has ended, and what it printed. called: what it calls itself in usage errors.
-
-        Raises subprocess.TimeoutExpired.
-        """
+        """Runs a command of `nodeagent` to its end. Returns what it printed. called: its name in usage errors. Raises
+        subprocess.TimeoutExpired."""
         inherited = os.environ if environment is None else environment
         with contextlib.ExitStack() as stack:
             given, out, errors = (
@@ -103,17 +101,17 @@ class WarmLauncher(Launcher):
         streams: tuple[int, int, int],
         called: str,
     ) -> Fork:
-        """A command of `nodeagent` that goes on, with these three streams."""
-        told = [namespace, directory, called, list(arguments), dict(environment)]
+        """Returns a running command of `nodeagent` with these three streams."""
+        description = [namespace, directory, called, list(arguments), dict(environment)]
         with os.fdopen(os.memfd_create("command"), "w+") as order, Path("/proc/thread-self/ns/net").open("rb") as here:
-            json.dump(told, order)
+            json.dump(description, order)
             order.flush()
             os.lseek(order.fileno(), 0, os.SEEK_SET)
             return self.fork_server.fork(f"{__name__}:carry_out", (), (order.fileno(), here.fileno(), *streams))
 
 
 def carry_out(order: int, creators_network: int, *streams: int) -> None:
-    """In the fork: become that process; it ends here."""
+    """Turns the fork into the described process; never returns."""
     status = 1
     try:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(SIGKILL), 0, 0, 0)
@@ -136,14 +134,14 @@ def carry_out(order: int, creators_network: int, *streams: int) -> None:
         sys.argv = ["nodeagent", *arguments]
         with show_command_line((*NODEAGENT, *arguments)):
             status = exit_status(called)
-    except BaseException:  # noqa: BLE001 - it is a process that ends
+    except BaseException:  # noqa: BLE001 - the process ends here
         traceback.print_exc()
     finally:
         os._exit(status)
 
 
 def exit_status(called: str) -> int:
-    """Run the command to its end, as an interpreter would."""
+    """Runs the command to its end, as an interpreter would. Returns the exit status."""
     try:
         importlib.import_module(ENTRY).main(prog_name=called)
         status = 0
@@ -151,7 +149,7 @@ def exit_status(called: str) -> int:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
-    except BaseException:  # noqa: BLE001 - it is a process that ends
+    except BaseException:  # noqa: BLE001 - the process ends here
         traceback.print_exc()
         status = 1
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as at the end of an interpreter
@@ -160,12 +158,12 @@ def exit_status(called: str) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
     except OSError:
-        status = status or 120  # as Py_FinalizeEx has it
+        status = status or 120  # as in Py_FinalizeEx
     return status
 
 
 def join(network: int) -> None:
-    """Move into this network namespace. Where we are already, no right is needed."""
+    """Moves into this network namespace. If the process is in it already, no privilege is needed."""
     if os.fstat(network).st_ino == Path("/proc/self/ns/net").stat().st_ino:
         return
     library = ctypes.CDLL(None, use_errno=True)
@@ -174,7 +172,7 @@ def join(network: int) -> None:
 
 
 def show_own_sys(namespace: str) -> None:
-    """Mount a /sys that shows the devices of the namespace, in a mount namespace of its own, as ip-netns(8) does."""
+    """Mounts a /sys that shows the devices of the namespace, in a new mount namespace, as ip-netns(8) does."""
     library = ctypes.CDLL(None, use_errno=True)
 
     def check(status: int, what: str) -> None:

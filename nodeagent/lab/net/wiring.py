@@ -1,8 +1,8 @@
 """Topology → the `ip` commands that build it, as batches for its namespaces. Pure text.
 
-All links between hosts are point to point with host routes, so any address may live anywhere. Each host's uplink is `eth0`; its
-other end, on the node or the underlay, carries the host's name. Links are made from the inner end (node, underlay),
-so those steps come before the ones of the hosts behind them.
+All links between hosts are point to point with host routes, so any address can be anywhere. Each host's uplink is
+`eth0`; its other end, on the node or the underlay, has the host's name. Links are created from the inner end (node,
+underlay), so those steps come before the ones of the hosts behind them.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from nodeagent.model.addresses import Family, family_of
 ROUTER = {Family.IPV4: "169.254.1.1", Family.IPV6: "fe80::1"}
 
 UNDERLAY_ADDRESSES = ("192.0.0.8", "fd00:ffff::8")
-"""What its ICMP errors come from; they must be forwardable."""
+"""Source addresses of its ICMP errors; they must be forwardable."""
 
 QUIET = {
     "net/ipv4/conf/all/rp_filter": "0",
@@ -30,14 +30,14 @@ QUIET = {
     "net/ipv6/conf/default/accept_dad": "0",
     "net/ipv6/conf/default/accept_ra": "0",
 }
-"""Everywhere, before the first link: addresses usable at once (no DAD), no opinions about asymmetric routes."""
+"""Set everywhere before the first link: addresses are usable at once (no DAD), asymmetric routes are accepted."""
 
 FORWARDING = {"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1"}
-"""On nodes and the underlay."""
+"""For nodes and the underlay."""
 
 
 class Step(Struct, frozen=True):
-    """Commands for one `ip -batch` in one namespace; `family` for the commands that do not see it from an address."""
+    """Commands for one `ip -batch` in one namespace; `family` for commands that do not know it from an address."""
 
     member: str
     lines: tuple[str, ...]
@@ -45,7 +45,7 @@ class Step(Struct, frozen=True):
 
 
 def plan(topology: Topology, namespace_of: NamespaceOf) -> list[Step]:
-    """The steps in the order in which they have to be done."""
+    """Returns the steps in the order in which they must be done."""
     hosts: tuple[Node | Outside, ...] = (*topology.nodes, *topology.outside)
     outwards = [line for host in hosts for line in underlay_side(host, namespace_of)]
     own = [f"addr add {host_prefix(address)} dev lo" for address in UNDERLAY_ADDRESSES]
@@ -59,7 +59,7 @@ def plan(topology: Topology, namespace_of: NamespaceOf) -> list[Step]:
 
 
 def underlay_side(host: Node | Outside, namespace_of: NamespaceOf) -> Iterator[str]:
-    """The underlay's link to one host, and its routes to all that is behind it."""
+    """Yields the commands for the underlay's link to one host, and its routes to everything behind it."""
     yield f"link add {host.name} type veth peer name eth0 netns {namespace_of(host.name)}"
     yield f"link set {host.name} up"
     yield f"addr add {ROUTER[Family.IPV4]}/32 dev {host.name} scope link"
@@ -74,7 +74,7 @@ def underlay_side(host: Node | Outside, namespace_of: NamespaceOf) -> Iterator[s
 
 
 def no_return(topology: Topology, family: Family) -> Iterator[str]:
-    """What a node attracts does not come back to it from the underlay."""
+    """Yields rules that keep packets for prefixes that a node attracts from coming back to it."""
     for node in topology.nodes:
         for prefix in node.attracts:
             if family_of(prefix) is family:
@@ -82,21 +82,21 @@ def no_return(topology: Topology, family: Family) -> Iterator[str]:
 
 
 def underlay_route(node: Node, pod: Pod) -> Iterator[str]:
-    """The underlay's way to one pod."""
+    """Yields the underlay's routes to one pod."""
     for address in pod.addresses:
         yield f"route add {host_prefix(address)} via {first_of(family_of(address), node.addresses)} dev {node.name} onlink"
 
 
 def forget_pod(pod: Pod) -> Iterator[str]:
-    """Takes the underlay's way to a pod away."""
+    """Yields the commands that remove these routes."""
     for address in pod.addresses:
         yield f"route del {host_prefix(address)}"
 
 
 def uplink(host: Node | Outside, *, subnets: bool = False) -> Iterator[str]:
-    """A host's own end: addresses and the default routes.
+    """Yields the commands for a host's own end: addresses and default routes.
 
-    Nodes show their addresses with a /24 or /64, as real ones do, but without the route that would go with it.
+    Nodes have their addresses with a /24 or /64, as real ones do, but without the route to that network.
     """
     yield "link set lo up"
     yield "link set eth0 up"

@@ -1,4 +1,4 @@
-"""Builds a topology out of network namespaces and takes it away again."""
+"""Builds a topology out of network namespaces and removes it."""
 
 import atexit
 import os
@@ -29,7 +29,7 @@ class Wiring(Protocol):
     """How hosts are joined: the modules `wiring` (a router with host routes) and `bridge_wiring`."""
 
     def plan(self, topology: Topology, namespace_of: pod_wiring.NamespaceOf, /) -> list[wiring.Step]:
-        """The steps in the order in which they have to be done."""
+        """Returns the steps in the order in which they must be done."""
         ...
 
     def underlay_side(self, node: Node, namespace_of: pod_wiring.NamespaceOf, /) -> Iterator[str]:
@@ -37,21 +37,19 @@ class Wiring(Protocol):
         ...
 
     def underlay_route(self, node: Node, pod: Pod, /) -> Iterator[str]:
-        """What the underlay needs to know of a new pod."""
+        """Yields the underlay's commands for a new pod."""
         ...
 
     def forget_pod(self, pod: Pod, /) -> Iterator[str]:
-        """What it needs to do when a pod has gone."""
+        """Yields the underlay's commands after a pod was removed."""
         ...
 
 
 class World:
-    """A cluster on this machine, from entering the context to leaving it; any number may exist side by side.
-
-    Members are found by name: ``world["web-0"].serve(8080)``; `underlay` is what joins them. Worlds that are built one
-    after the other can share a fork server that has imported `ACTOR`; `launcher` starts programs. Raises LabError where
-    the machine does not play along (not root, no `ip`) and ValueError for a topology that cannot be.
-    """
+    """A cluster on this machine, from entering the context to leaving it; any number may exist at the same time.
+    Members are found by name: ``world["web-0"].serve(8080)``; `underlay` joins them. Worlds that are built one after
+    the other can share a fork server that has imported `ACTOR`; `launcher` starts programs. Raises LabError if the
+    machine lacks something (root, `ip`), and ValueError for an invalid topology."""
 
     def __init__(
         self,
@@ -92,12 +90,12 @@ class World:
         return self._members[member]
 
     def namespace(self, member: str) -> str:
-        """The name of the member's namespace, for ``ip netns exec``."""
+        """Returns the name of the member's namespace, for ``ip netns exec``."""
         return self._namespaces[member]
 
     @property
     def actors(self) -> tuple[int, ...]:
-        """The pids of the processes that act for the members."""
+        """The pids of the members' actors."""
         return tuple(member.actor for member in self._members.values())
 
     def _build(self) -> None:
@@ -122,7 +120,7 @@ class World:
                 run_ip([*options, "-n", self._namespaces[step.member]], step.lines)
 
     def _member(self, name: str, addresses: tuple[str, ...]) -> Member:
-        assert self._fork_server is not None, "the world is not there yet"
+        assert self._fork_server is not None, "the world is not built yet"
         return Member(name, self._namespaces[name], addresses, self._fork_server)
 
     def _create(self, members: Sequence[str]) -> None:
@@ -131,7 +129,7 @@ class World:
         create_namespaces(names.values())
 
     def add_pod(self, node: str, pod: Pod) -> Member:
-        """A new pod behind a node, reachable when this returns. Raises ValueError, LabError."""
+        """Adds a pod behind a node; it is reachable on return. Raises ValueError, LabError."""
         check_name(pod.name)
         check_pod(self._nodes[node], pod)
         if pod.name in self._namespaces:
@@ -147,7 +145,7 @@ class World:
         return self._members[pod.name]
 
     def remove_pod(self, name: str) -> None:
-        """End a pod as if its machine's power were cut: link, routes and processes go, nobody says goodbye."""
+        """Removes a pod as in a power failure: link, routes and processes vanish, no connection is closed."""
         member = self._members.pop(name)
         run_ip(["-n", member.namespace], ["link del eth0"])
         remove_namespace(self._namespaces.pop(name))
@@ -181,18 +179,18 @@ class World:
     def run(
         self, member: str, argv: Sequence[str], *, stdin: str = "", check: bool = True, timeout: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command in a member's namespace to its end. Raises LabError when it fails, unless `check` is off."""
+        """Runs a command in a member's namespace to its end. Raises LabError if it fails, unless `check` is off."""
         result = self._launcher.run(self._namespaces[member], argv, stdin=stdin, timeout=timeout)
         if check and result.returncode:
             raise LabError(f"{' '.join(argv)} in {member} ended with {result.returncode}: {result.stderr.strip()}")
         return result
 
     def nft(self, member: str, text: str) -> str:
-        """Apply nft commands in a member's namespace; what they print. Raises LabError."""
+        """Applies nft commands in a member's namespace; returns their output. Raises LabError."""
         return self.run(member, ["nft", "-f", "-"], stdin=text).stdout
 
     def write_sysctls(self, member: str, values: Mapping[str, str]) -> None:
-        """Set sysctls (``net/ipv4/icmp_ratelimit``) in a member's namespace only. Raises OSError."""
+        """Sets sysctls (``net/ipv4/icmp_ratelimit``) in a member's namespace only. Raises OSError."""
         write_sysctls(self._namespaces[member], values)
 
     def start(
@@ -203,14 +201,14 @@ class World:
         environment: Mapping[str, str] | None = None,
         launcher: Launcher | None = None,
     ) -> AgentProcess:
-        """Start a program in a member's namespace; it ends with the world at the latest. launcher: another than usual."""
+        """Starts a program in a member's namespace; it ends with the world at the latest. launcher: not the usual one."""
         launcher = launcher or self._launcher
         process = AgentProcess(self._namespaces[member], argv, environment=environment, launcher=launcher)
         self._processes.append(process)
         return process
 
     def close(self) -> None:
-        """Kill what was started, remove every namespace. Doing it twice is fine."""
+        """Kills what was started, removes every namespace. May be called twice."""
         for process in self._processes:
             process.kill()
         for member in self._members.values():

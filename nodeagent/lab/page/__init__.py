@@ -1,10 +1,10 @@
-"""The page of a lab: its nodes, who talks to whom, load and faults, live, and a switch for each node's link.
+"""The page of a lab: nodes, connections, load and faults, live, and a switch for each node's link.
 
-access   who may ask                                        (pure)
-state    what was looked at → what the page shows           (pure)
-looks    what nodes say of themselves, and their connection tables
-cuts     links of nodes, cut and mended
-watch    looks for as long as somebody watches
-answers  the document, the stream, the orders
-server   the socket; what answers is loaded when somebody first asks
+page_access   which requests are allowed                  (pure)
+page_state    observations → what the page shows          (pure)
+looks         reads agents and connection tables of nodes
+cuts          cuts and repairs links of nodes
+page_watch    observes the lab as long as there are watchers
+page_answers  the document, the stream, the orders
+page_server   the socket; the HTTP code is loaded at the first connection
 """

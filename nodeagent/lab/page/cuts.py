@@ -1,4 +1,4 @@
-"""Links of nodes that stay cut until they are mended."""
+"""Links of nodes that stay cut until they are repaired."""
 
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.fault_kinds import KINDS
@@ -10,7 +10,7 @@ _CUT = KINDS["cut"]
 
 
 class Cuts:
-    """The links that the page has cut in one lab. Each is among the lab's faults until it is mended."""
+    """The links that the page has cut in one lab. Each is one of the lab's faults until it is repaired."""
 
     def __init__(self, cluster: LiveCluster, work: Work) -> None:
         self._cluster = cluster
@@ -24,11 +24,11 @@ class Cuts:
         return frozenset(self._broken)
 
     async def cut(self, node: str) -> None:
-        """Cut a node off. Raises ValueError when there is no such node, LabError when it is cut off already."""
+        """Cuts a node off. Raises ValueError if there is no such node, LabError if it is cut off already."""
         site = self._site(node)
         text = _CUT.text(site)
         if text in self._present:
-            raise LabError(f"{text}: so it is already")
+            raise LabError(f"{text} already")
         self._present.append(text)
         try:
             await _CUT.inject(site)
@@ -39,14 +39,14 @@ class Cuts:
                 self._broken[node] = site.broken
 
     async def mend(self, node: str) -> None:
-        """Put its link right. Raises ValueError when there is no such node, LabError when we have not cut it off."""
+        """Repairs a node's link. Raises ValueError if there is no such node, LabError if the page has not cut it off."""
         text = _CUT.text(self._site(node))
         broken = self._broken.pop(node, None)
         if broken is None:
-            by_others = " by this page; who did puts it right" if text in self._present else ""
+            by_others = " by this page; the command that cut it repairs it" if text in self._present else ""
             raise LabError(f"the link of {node} is not cut{by_others}")
         try:
-            await self._work(broken.right)
+            await self._work(broken.repair)
         except LabError:
             self._broken[node] = broken
             raise

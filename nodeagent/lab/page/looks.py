@@ -1,4 +1,4 @@
-"""What nodes say of themselves, and what is in their connection tables. Everything here blocks, for milliseconds."""
+"""Reads what agents report, and nodes' connection tables. All functions block, for milliseconds."""
 
 import json
 import socket
@@ -20,7 +20,7 @@ PROTOCOLS = (socket.IPPROTO_TCP, socket.IPPROTO_UDP)
 
 
 def look_at(cluster: LiveCluster, node: str) -> NodeLook:
-    """The node's agent, health and services as of now."""
+    """Returns the present state of the node's agent, its health and its services."""
     agent = agent_state(cluster, node)
     services = services_of(cluster.world.namespace(node)) if agent == "running" else None
     healthy = services is not None and is_healthy(cluster, node)
@@ -28,7 +28,7 @@ def look_at(cluster: LiveCluster, node: str) -> NodeLook:
 
 
 def services_of(namespace: str) -> dict[str, ServiceLook] | None:
-    """Services by NAMESPACE/NAME, from the agent's status page in that namespace; None when it does not answer."""
+    """Returns services by NAMESPACE/NAME, from the agent's status page in that namespace; None if it does not answer."""
     answer = answer_of_agent(namespace, "127.0.0.1", METRICS_PORT, "/api/services")
     if answer is None:
         return None
@@ -40,15 +40,15 @@ def services_of(namespace: str) -> dict[str, ServiceLook] | None:
 
 
 def names_of(cluster: LiveCluster) -> dict[str, str]:
-    """The name of the node, pod or client that has an address."""
+    """Returns the name of the node, pod or client for each address."""
     members = [*cluster.world.topology.members, *(pod for pod, _ in list(cluster.pods.values()))]
     return {address: member.name for member in members for address in member.addresses}
 
 
 def tracked_on(cluster: LiveCluster, node: str, names: Mapping[str, str]) -> list[Tracked]:
-    """The translated TCP and UDP connections in a node's connection table; none where that cannot be read.
+    """Returns the translated TCP and UDP connections in a node's connection table; empty if that cannot be read.
 
-    names: who has an address; others are shown by their address.
+    names: names by address; other addresses are shown as they are.
     """
     families = (Family.IPV4, Family.IPV6) if cluster.settings.ipv6 else (Family.IPV4,)
 

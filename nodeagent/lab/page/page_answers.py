@@ -1,4 +1,4 @@
-"""Answers for the page of a lab: the document, the stream of what is, and what the page may order."""
+"""Responses of a lab's page: the document, the stream of states, and the orders."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -36,7 +36,7 @@ class PageAnswers:
         }
 
     def answer(self, request: Request) -> Response | Stream | Awaitable[Response]:
-        """The document tells nothing of the lab, so it needs no token; everything else does."""
+        """Returns the response. The document contains nothing about the lab, so it needs no token; all other paths do."""
         is_document = request.path == "/"
         refusal = self._access.refusal(request, open_to_all=is_document)
         if refusal is not None:
@@ -49,12 +49,12 @@ class PageAnswers:
         if order is None:
             return NOT_FOUND
         if request.method != "POST":
-            return text(HTTPStatus.METHOD_NOT_ALLOWED, "this changes something: POST it")
+            return text(HTTPStatus.METHOD_NOT_ALLOWED, "this changes something: use POST")
         return self._carry_out(order, parse_qs(request.query).get("node", [""])[0])
 
     def _stream(self) -> Response | Stream:
         if self._watchers >= MOST_WATCHERS:
-            return text(HTTPStatus.SERVICE_UNAVAILABLE, "too many watch this page")
+            return text(HTTPStatus.SERVICE_UNAVAILABLE, "this page has too many watchers")
         return Stream(_STREAM, self._events())
 
     async def _events(self) -> AsyncGenerator[bytes, None]:
@@ -68,7 +68,7 @@ class PageAnswers:
             await states.aclose()
 
     async def _carry_out(self, order: Callable[[str], Awaitable[None]], node: str) -> Response:
-        """Carry an order out, also when the client goes away meanwhile; 204, or 400 and 409 with the reason."""
+        """Carries out an order, even if the client disconnects meanwhile. Returns 204, or 400 or 409 with the reason."""
         try:
             await asyncio.shield(asyncio.ensure_future(order(node)))
         except ValueError as error:
@@ -76,7 +76,7 @@ class PageAnswers:
         except (LabError, OSError) as error:
             return text(HTTPStatus.CONFLICT, str(error))
         finally:
-            self._watch.tell()
+            self._watch.notify()
         return _DONE
 
     async def _start_load(self, _: str) -> None:

@@ -1,4 +1,4 @@
-"""The socket of the page. What speaks HTTP is loaded when somebody first connects: until then there is only the socket."""
+"""The socket of the page. The HTTP code is loaded at the first connection; until then there is only the socket."""
 
 import asyncio
 import secrets
@@ -19,7 +19,7 @@ TOKEN_BYTES = 24
 
 
 class PageServer:
-    """At a port of 127.0.0.1 that the kernel chooses; an async context manager. address: what a browser opens."""
+    """Serves at a port of 127.0.0.1 that the kernel chooses; an async context manager. address: the URL for a browser."""
 
     def __init__(self, cluster: LiveCluster, work: Work) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -48,7 +48,7 @@ class PageServer:
 
     @property
     def serving(self) -> bool:
-        """Whether somebody has asked."""
+        """Whether a client has connected."""
         return self._serving is not None
 
     def _begin(self) -> None:

@@ -1,6 +1,6 @@
-"""What the page shows, from what was looked at. Pure.
+"""Computes what the page shows from observations. Pure.
 
-Rates are per second, between the last two looks. Moments are CLOCK_MONOTONIC, in seconds.
+Rates are per second, between the last two observations. Times are CLOCK_MONOTONIC, in seconds.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ MOST_TRACKED = 100
 
 
 class ServiceLook(Struct, frozen=True):
-    """A service as a node's agent has it. connections: that its counters have counted."""
+    """A service as a node's agent reports it. connections: the value of its counters."""
 
     address: str
     endpoints: int
@@ -25,7 +25,7 @@ class ServiceLook(Struct, frozen=True):
 
 
 class NodeLook(Struct, frozen=True):
-    """A node at a moment. agent: running, stopped, frozen. services: by NAMESPACE/NAME; None when nobody answered."""
+    """A node at one moment. agent: running, stopped, frozen. services: by NAMESPACE/NAME; None without an answer."""
 
     at: float
     agent: str
@@ -35,7 +35,7 @@ class NodeLook(Struct, frozen=True):
 
 
 class Tracked(Struct, frozen=True):
-    """Connections in a node's connection table that the node translated: from whom, to which address, to which endpoint."""
+    """Connections that a node translated, from its connection table: client, address, endpoint."""
 
     node: str
     client: str
@@ -45,7 +45,7 @@ class Tracked(Struct, frozen=True):
 
 
 class Talk(Struct, frozen=True):
-    """What the load does on one way: answers and failures a second, the median in seconds, answers a second by pod."""
+    """Load on one path: answers and failures per second, the median in seconds, answers per second by pod."""
 
     client: str
     role: str
@@ -58,7 +58,7 @@ class Talk(Struct, frozen=True):
 
 
 class Point(Struct, frozen=True, array_like=True):
-    """All ways together at a moment."""
+    """All paths together at one moment."""
 
     at: float
     answered: float
@@ -68,7 +68,7 @@ class Point(Struct, frozen=True, array_like=True):
 
 
 class FaultPeriod(Struct, frozen=True):
-    """A fault in effect from one moment to another; ended: None while it is."""
+    """A fault in effect from one moment to another; ended: None while it is in effect."""
 
     what: str
     began: float
@@ -76,7 +76,7 @@ class FaultPeriod(Struct, frozen=True):
 
 
 class NodeState(Struct, frozen=True):
-    """connections: new ones a second that its counters have seen; None: not known. cut: its link, by this page."""
+    """A node. connections: new ones per second by its counters; None: unknown. cut: whether this page cut its link."""
 
     name: str
     addresses: tuple[str, ...]
@@ -89,7 +89,7 @@ class NodeState(Struct, frozen=True):
 
 
 class ServiceState(Struct, frozen=True):
-    """endpoints: on each node, in the order of the nodes; None where nobody answered."""
+    """A service. endpoints: on each node, in the order of the nodes; None if its agent did not answer."""
 
     name: str
     address: str
@@ -98,12 +98,12 @@ class ServiceState(Struct, frozen=True):
 
 
 def rate(later: float, earlier: float, seconds: float) -> float:
-    """The increase of a counter per second; 0 where it has started again."""
+    """Returns the increase of a counter per second; 0 if it was reset."""
     return round(max(0.0, later - earlier) / seconds, 2) if seconds > 0 else 0.0
 
 
 def talk_of(later: WaySample, earlier: WaySample | None, seconds: float) -> Talk:
-    """One way between two samples; `earlier` is None for the first sample."""
+    """Returns one path between two samples; `earlier` is None for the first sample."""
     way: ServicePath = later.way
     names = earlier.names if earlier else {}
     took = Counter(later.latencies) - Counter(earlier.latencies if earlier else {})
@@ -120,14 +120,14 @@ def talk_of(later: WaySample, earlier: WaySample | None, seconds: float) -> Talk
 
 
 def talks_of(later: LoadSample, earlier: LoadSample | None) -> list[Talk]:
-    """Every way of a load between two samples of it."""
+    """Returns every path of a load between two samples."""
     seconds = later.at - earlier.at if earlier else later.seconds
     before = earlier.ways if earlier else [None] * len(later.ways)
     return [talk_of(one, other, seconds) for one, other in zip(later.ways, before, strict=True)]
 
 
 def together(talks: Iterable[Talk]) -> tuple[Talk, ...]:
-    """Those of several loads on the same way as one, by client; of too many for a page, the busiest."""
+    """Merges entries of several loads on the same path, ordered by client; if there are too many, only the busiest."""
     found: dict[tuple[str, str, str], Talk] = {}
     for talk in talks:
         key = (talk.client, talk.kind, talk.address)
@@ -150,7 +150,7 @@ def together(talks: Iterable[Talk]) -> tuple[Talk, ...]:
 
 
 def point_of(at: float, pairs: Sequence[tuple[LoadSample, LoadSample | None]]) -> Point:
-    """All loads as one point of the charts. at: seconds. pairs: the latest sample of each load, and the one before."""
+    """Returns all loads as one point of the charts. pairs: the latest sample of each load, and the one before."""
     answered = failed = 0.0
     took: Counter[int] = Counter()
     for later, earlier in pairs:
@@ -170,7 +170,7 @@ def node_state(
     cut: bool,
     pods: Mapping[str, float],
 ) -> NodeState:
-    """A node, from its last two looks (None: there is only one)."""
+    """Returns a node from its last two observations (None: there is only one)."""
     now, before = looks
     connections = None
     if now.services is not None and before is not None and before.services is not None:
@@ -184,7 +184,7 @@ def node_state(
 
 
 def service_states(looks: Sequence[tuple[NodeLook, NodeLook | None]]) -> tuple[ServiceState, ...]:
-    """Every service that a node's agent knows, by name."""
+    """Returns every service that an agent knows, by name."""
     names = sorted({name for now, _ in looks for name in now.services or ()})
     found = []
     for name in names:
@@ -201,7 +201,7 @@ def service_states(looks: Sequence[tuple[NodeLook, NodeLook | None]]) -> tuple[S
 
 
 def answers_by_pod(talks: Iterable[Talk]) -> dict[str, float]:
-    """Answers a second that each pod gave."""
+    """Returns the answers per second of each pod."""
     total: Counter[str] = Counter()
     for talk in talks:
         total.update(talk.pods)
@@ -209,7 +209,7 @@ def answers_by_pod(talks: Iterable[Talk]) -> dict[str, float]:
 
 
 def fault_periods_at(at: float, before: Sequence[FaultPeriod], present: Sequence[str]) -> list[FaultPeriod]:
-    """Faults until now: those that are new have just begun, those that are gone have just ended."""
+    """Returns the faults until `at`: new ones begin now, those that are no longer present end now."""
     found = [
         FaultPeriod(one.what, one.began, at) if one.ended is None and one.what not in present else one for one in before
     ]
@@ -218,5 +218,5 @@ def fault_periods_at(at: float, before: Sequence[FaultPeriod], present: Sequence
 
 
 def most_tracked(found: Iterable[Tracked]) -> tuple[Tracked, ...]:
-    """The MOST_TRACKED entries with the most connections, those first."""
+    """Returns the MOST_TRACKED entries with the most connections, in descending order."""
     return tuple(sorted(found, key=lambda one: (-one.count, one.node, one.client, one.endpoint))[:MOST_TRACKED])

@@ -1,4 +1,4 @@
-"""Looks at the lab for as long as somebody watches, and tells the watchers."""
+"""Observes the lab as long as there are watchers, and sends them its state."""
 
 import asyncio
 import time
@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 
 from nodeagent.lab import lab_status
-from nodeagent.lab.cluster import LiveCluster, Sampled
+from nodeagent.lab.cluster import LiveCluster, RunningLoad
 from nodeagent.lab.lab_objects import NAMESPACE
 from nodeagent.lab.lab_plan import SERVICE
 from nodeagent.lab.lab_thread import Work
-from nodeagent.lab.load_generator import ClusterLoad, find_service, going_on, ways_to
+from nodeagent.lab.load_generator import ClusterLoad, find_service, paths_to, stopped_at_exit
 from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.page import page_state
 from nodeagent.lab.page.cuts import Cuts
@@ -21,12 +21,12 @@ from nodeagent.lab.page.looks import look_at, names_of, tracked_on
 from nodeagent.lab.supervisor_messages import LoadSample
 
 TELL_EVERY = 2.0
-"""Seconds after which watchers receive the state even if no look has ended."""
+"""Seconds after which watchers receive the state even if no observation has ended."""
 LOADS_EVERY = 1.0
 NODES_EVERY = 1.0
 TRACKED_EVERY = 4.0
 REST = 4.0
-"""Times as long as a look has taken: the least time until the next one."""
+"""The pause after an observation is at least this many times its duration."""
 POINTS = 180
 MOST_FAULT_PERIODS = 50
 OWN_RATE = 60.0
@@ -34,7 +34,7 @@ OWN_TIMEOUT = 2.0
 
 
 class Watch:
-    """What the page shows of one lab: looks at it while somebody watches. work: runs what uses the lab's thread."""
+    """What the page shows of one lab; observes it while there are watchers. work: runs functions in the lab's thread."""
 
     def __init__(self, cluster: LiveCluster, work: Work, cuts: Cuts) -> None:
         self._cluster = cluster
@@ -43,7 +43,7 @@ class Watch:
         self._loads = cluster.loads
         self._cuts = cuts
         self._nodes: dict[str, tuple[page_state.NodeLook, page_state.NodeLook | None]] = {}
-        self._samples: dict[Sampled, tuple[LoadSample, LoadSample | None]] = {}
+        self._samples: dict[RunningLoad, tuple[LoadSample, LoadSample | None]] = {}
         self._tracked: tuple[page_state.Tracked, ...] = ()
         self._points: deque[page_state.Point] = deque(maxlen=POINTS)
         self._fault_periods: list[page_state.FaultPeriod] = []
@@ -53,13 +53,13 @@ class Watch:
         self._news = asyncio.Event()
 
     async def close(self) -> None:
-        """Ends the page's load and all looks; a watcher that comes meanwhile starts new looks."""
+        """Ends the page's load and all observations; a watcher that arrives later starts new ones."""
         looking, self._looking = self._looking, None
         await self.stop_load()
-        await _ended(looking)
+        await _cancel(looking)
 
     async def states(self) -> AsyncGenerator[bytes, None]:
-        """The lab's state as JSON: at once, after each change, and at least every TELL_EVERY seconds."""
+        """Yields the lab's state as JSON: at once, after each change, and at least every TELL_EVERY seconds."""
         async with self._watched():
             while self._looking is not None and not self._looking.done():
                 news = self._news
@@ -67,41 +67,41 @@ class Watch:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(news.wait(), TELL_EVERY)
 
-    def tell(self) -> None:
-        """Wake everybody who waits for the next state."""
+    def notify(self) -> None:
+        """Wakes all that wait for the next state."""
         self._news.set()
         self._news = asyncio.Event()
 
     @property
     def loading(self) -> bool:
-        """Whether the load that the page started goes on."""
+        """Whether the load that the page started is running."""
         return self._own is not None and not self._own.done()
 
     def start_load(self) -> None:
-        """Start the page's load, if it does not run and somebody watches; it ends when nobody does any more."""
+        """Starts the page's load, if it does not run and there are watchers; it ends with the last watcher."""
         if not self.loading and self._watchers:
             self._own = asyncio.create_task(self._go_on_loading(), name="load of the page")
 
     async def stop_load(self) -> None:
-        """Ends the page's load, if it has one."""
+        """Ends the page's load, if it runs."""
         own, self._own = self._own, None
-        await _ended(own)
+        await _cancel(own)
 
     async def _go_on_loading(self) -> None:
         def begin() -> ClusterLoad:
-            ways = ways_to(self._cluster, find_service(self._cluster, f"{NAMESPACE}/{SERVICE}"))
+            ways = paths_to(self._cluster, find_service(self._cluster, f"{NAMESPACE}/{SERVICE}"))
             return ClusterLoad(self._cluster, ways, "TCP", OWN_RATE, OWN_TIMEOUT)
 
-        with suppress(LabError):  # the API server is away: then there is no load
-            async with going_on(self._work, begin):
-                self.tell()
+        with suppress(LabError):  # the API server does not answer: then there is no load
+            async with stopped_at_exit(self._work, begin):
+                self.notify()
                 await asyncio.Event().wait()
 
     @asynccontextmanager
     async def _watched(self) -> AsyncGenerator[None, None]:
         self._watchers += 1
         if self._looking is None or self._looking.done():
-            # Not in the task: the task has not begun when the first state is sent, so that state would be of the looks before.
+            # Not in the task: it has not started when the first state is sent, which would show old observations.
             self._samples, self._nodes, self._tracked = {}, {}, ()
             self._looking = asyncio.create_task(self._look(), name="looks of the page")
         try:
@@ -121,7 +121,7 @@ class Watch:
         samples = await self._work(lambda: {load: load.sample() for load in list(self._loads)})
         self._samples = {key: (one, self._samples.get(key, (None, None))[0]) for key, one in samples.items()}
         self._points.append(page_state.point_of(time.monotonic(), list(self._samples.values())))
-        self.tell()
+        self.notify()
 
     async def _look_at_nodes(self) -> None:
         def look() -> dict[str, page_state.NodeLook]:
@@ -131,7 +131,7 @@ class Watch:
         first = not self._nodes
         self._nodes = {name: (one, self._nodes.get(name, (None, None))[0]) for name, one in looks.items()}
         if first:
-            self.tell()
+            self.notify()
 
     async def _look_at_tables(self) -> None:
         def look() -> tuple[page_state.Tracked, ...]:
@@ -182,15 +182,15 @@ class Watch:
 
 
 async def _repeatedly(look: Callable[[], Awaitable[None]], every: float) -> None:
-    """Look every so many seconds until cancelled; after a slow look, not before REST times its duration."""
+    """Calls `look` every `every` seconds until cancelled; after a slow call, not before REST times its duration."""
     while True:
         began = time.monotonic()
-        with suppress(LabError, OSError):  # a member is just being replaced
+        with suppress(LabError, OSError):  # a member is being replaced
             await look()
         await asyncio.sleep(max(every, REST * (time.monotonic() - began)))
 
 
-async def _ended(task: "asyncio.Task[None] | None") -> None:
+async def _cancel(task: "asyncio.Task[None] | None") -> None:
     if task is not None:
         task.cancel()
         await asyncio.wait({task})

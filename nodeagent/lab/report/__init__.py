@@ -1,7 +1,7 @@
-"""A run of faults as files: a picture and the raw figures of each, and a page with the verdicts.
+"""A run of faults as files: a plot and the raw numbers of each, and a page with the verdicts.
 
-axis      values → places on paper, and where the lines of a grid are    (pure)
-plot      a fault → SVG                                                  (pure)
-document  verdicts, figures, pictures → HTML; every connection → CSV     (pure)
-folder    all that in a directory
+axis             values → positions, and where the grid lines are        (pure)
+plot             a fault → SVG                                           (pure)
+report_document  verdicts, numbers, plots → HTML; all connections → CSV  (pure)
+folder           writes all of it into a directory
 """

@@ -1,4 +1,4 @@
-"""A run of faults in a directory: index.html, and of each fault KIND.svg and KIND.csv."""
+"""A run of faults in a directory: index.html, and for each fault KIND.svg and KIND.csv."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ INDEX = "index.html"
 
 
 class ReportFolder:
-    """Made, with what is missing above it, when this is. Files of an earlier run are replaced. Raises OSError."""
+    """Creates the directory, with missing parents. Replaces files of an earlier run. Raises OSError."""
 
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -21,15 +21,15 @@ class ReportFolder:
 
     @property
     def index(self) -> Path:
-        """What one opens."""
+        """The file to open in a browser."""
         return self._path / INDEX
 
     def add(self, report: FaultReport, record: FaultRecord) -> None:
-        """Write the picture and the figures of a fault."""
+        """Writes the plot and the numbers of a fault."""
         (self._path / f"{report.kind}.svg").write_text(plot(report, record), encoding="utf-8")
         (self._path / f"{report.kind}.csv").write_text(rows(record), encoding="utf-8")
         self._drawn.add(report.kind)
 
     def finish(self, results: Sequence[FaultReport | NotDone]) -> None:
-        """Write the page of all."""
+        """Writes the page for all faults."""
         self.index.write_text(page(results, self._drawn), encoding="utf-8")

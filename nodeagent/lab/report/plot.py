@@ -1,6 +1,6 @@
 """A fault as SVG: how long each connection took, what failed, and the time in which the fault was in effect. Pure.
 
-Every connection stands where it was begun. The picture needs nothing from elsewhere and is readable in the dark.
+Every connection is drawn at its start. The SVG loads nothing from elsewhere and has a dark mode.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ LEFT, RIGHT = 76, 940
 LATENCY_TOP, LATENCY_FOOT = 64, 290
 RATE_TOP, RATE_FOOT = 322, 436
 BIN = 0.25
-"""Seconds that a bar stands for."""
+"""Seconds for one bar."""
 LEAST_LATENCY, MOST_LATENCY = 1e-4, 10.0
 _STYLE = """
 svg { background: #fff; font: 13px system-ui, sans-serif; --text: #17202b; --soft: #566273; --line: #d7dde5; --blue: #2f6fc2; --red: #b3261e; --fault: #c98a1b; }
@@ -28,7 +28,7 @@ text { fill: var(--soft); } .title { fill: var(--text); font-size: 16px; font-we
 
 
 def plot(report: FaultReport, record: FaultRecord) -> str:
-    """The picture of one fault."""
+    """Returns the SVG of one fault."""
     moments = [one.at for one in record.connections]
     least, most = min([-1.0, *moments]), max([record.ended, 1.0, *moments])
     times = Linear(least, most, LEFT, RIGHT)
@@ -54,7 +54,7 @@ def _frame(report: FaultReport) -> Iterator[str]:
 
 
 def _fault(times: Linear, ended: float) -> Iterator[str]:
-    """Its time, shaded, from its beginning to when it was over, and both named."""
+    """Yields the shaded time of the fault, with labels at its begin and end."""
     begins, ends = times.place(0.0), times.place(ended)
     for top, foot in ((LATENCY_TOP, LATENCY_FOOT), (RATE_TOP, RATE_FOOT)):
         yield f'<rect class="fault" x="{_n(begins)}" y="{top}" width="{_n(ends - begins)}" height="{foot - top}"/>'
@@ -76,7 +76,7 @@ def _times(times: Linear) -> Iterator[str]:
 
 
 def _latencies(times: Linear, connections: Iterable[Recorded]) -> Iterator[str]:
-    """A point for each answer, a cross for each failure, where it was given up."""
+    """Yields a point for each answer, and a cross for each failure at the time when it was given up."""
     scale = Decades(LEAST_LATENCY, MOST_LATENCY, LATENCY_FOOT, LATENCY_TOP)
     for tick in scale.ticks():
         place = scale.place(tick)
@@ -94,7 +94,7 @@ def _latencies(times: Linear, connections: Iterable[Recorded]) -> Iterator[str]:
 
 
 def _rates(times: Linear, connections: Iterable[Recorded]) -> Iterator[str]:
-    """Bars of those answered, and above them those that failed."""
+    """Yields bars of answered connections, and above them of failed ones."""
     bins: Counter[tuple[int, bool]] = Counter()
     for one in connections:
         bins[int(one.at // BIN), bool(one.failure)] += 1
@@ -123,5 +123,5 @@ def _text(x: float, y: float, words: str, kind: str = "", anchor: str = "start")
 
 
 def _n(value: float) -> str:
-    """As short as it can be at a tenth of a point."""
+    """Returns the number rounded to a tenth, as short as possible."""
     return f"{round(value, 1):g}"

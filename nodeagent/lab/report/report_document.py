@@ -1,4 +1,4 @@
-"""A run of faults as one HTML page with the pictures beside it, and the raw figures as CSV. Pure."""
+"""A run of faults as one HTML page with the plots beside it, and the raw numbers as CSV. Pure."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ td, th { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align:
 
 
 def page(results: Sequence[FaultReport | NotDone], drawn: Collection[str]) -> str:
-    """What `nodeagent lab fault` prints, with the pictures. drawn: faults of which there is one."""
+    """Returns what `nodeagent lab fault` prints, with the plots. drawn: the faults that have one."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><title>faults of a lab</title>'
@@ -36,7 +36,7 @@ def page(results: Sequence[FaultReport | NotDone], drawn: Collection[str]) -> st
 
 
 def rows(record: FaultRecord) -> str:
-    """Every connection as CSV, in the order in which they were begun."""
+    """Returns every connection as CSV, in the order of their starts."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -54,7 +54,7 @@ def _row(result: FaultReport | NotDone) -> str:
 
 
 def _section(result: FaultReport | NotDone, drawn: Collection[str]) -> Iterator[str]:
-    """A fault with its picture, what failed, and what showed that it was in effect."""
+    """Yields a fault with its plot, its failures, and what showed that it was in effect."""
     if isinstance(result, NotDone):
         yield f"<h2>{escape(result.kind)}: not done</h2><p>{escape(result.reason)}</p>"
         return

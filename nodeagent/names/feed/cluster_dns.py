@@ -176,8 +176,8 @@ class NodeNames:
             self.here = NamesHere(former=former.listening)
 
     async def run(self) -> None:
-        """Supervises the process, or ends the one of an earlier agent. Ends when cancelled, or when another agent took
-        the process over."""
+        """Supervises the process, or ends an earlier agent's. Ends when cancelled, or when another agent took the
+        process over."""
         for left in await asyncio.to_thread(places_file.sweep, self._path.with_suffix(".listen")):
             logger.info("removed %s, which an agent that was killed left behind", left)
         if self._supervisor is not None:

@@ -297,8 +297,7 @@ class Supervisor:
         raise ProcessGone(await self._exit_reason())
 
     async def _exit_reason(self) -> str:
-        """Returns how the process ended: its exit status if it is our child, which is waited for briefly (no zombie is
-        left)."""
+        """Returns how the process ended: its exit status if it is our child, which is reaped."""
         for _ in range(REAP_TRIES):
             if self._child != self.pid:
                 break

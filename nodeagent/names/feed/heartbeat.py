@@ -159,8 +159,7 @@ def kill(pid: int) -> None:
 
 
 def seconds_waited(pid: int) -> float:
-    """Returns for how many seconds in its life a process was ready to run and got no processor; 0 if that cannot be
-    read."""
+    """Returns for how many seconds of its life a process was ready to run without a processor; 0 if unreadable."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / _NANOSECONDS
     except (OSError, IndexError, ValueError):

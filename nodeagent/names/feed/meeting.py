@@ -85,8 +85,7 @@ async def running_settings(path: Path) -> Settings | None:
 
 
 async def request_end(path: Path) -> socket.socket | None:
-    """Asks the process at a path to end. Returns a connection that it closes when it has ended, or None without a
-    process."""
+    """Asks the process at a path to end. Returns a connection that it closes at its end; None without a process."""
     met = await _meet_without_sockets(path)
     if met is None:
         return None

@@ -50,8 +50,7 @@ def spawn(control: int, sockets: Sequence[int], user: int, *, held: Sequence[int
 
 
 def _environment() -> Mapping[str, str]:
-    """Returns the environment. In isolated mode (`python -I`), the process ignores the system's libraries and finds
-    ours in PYTHONPATH."""
+    """Returns the environment. In isolated mode (`python -I`) it names our libraries and hides the system's."""
     if not sys.flags.isolated:
         return os.environ
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}

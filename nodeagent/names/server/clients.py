@@ -40,8 +40,7 @@ class Clients:
 
 
 class SearchPaths:
-    """Search paths of pods. zone: the cluster's. of_node: returns the node's search domains, which kubelet gives to its
-    pods."""
+    """Search paths of pods. zone: the cluster's. of_node: returns the node's search domains, which its pods inherit."""
 
     def __init__(self, zone: str, of_node: Callable[[], Sequence[str]]) -> None:
         self._zone = zone

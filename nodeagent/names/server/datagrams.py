@@ -109,8 +109,7 @@ class Datagrams:
         self._targets[at] = self._names_at + index * _NAME
 
     def send(self) -> None:
-        """Sends the queued answers, at most one for each datagram. What the kernel does not accept is lost, as DNS
-        clients expect."""
+        """Sends the queued answers, at most one for each datagram. What the kernel does not accept is lost."""
         count, self._waiting = self._waiting, 0
         done = 0
         while done < count:
@@ -119,8 +118,7 @@ class Datagrams:
             done += sent if sent > 0 else 1
 
     def _messages(self, box: mmap.mmap, step: int) -> tuple[Any, Any]:
-        """Returns headers and pieces for AT_ONCE datagrams in a box; both must stay referenced as long as the headers
-        are used."""
+        """Returns headers and pieces for AT_ONCE datagrams in a box; both must stay referenced while in use."""
         base = ctypes.addressof(ctypes.c_char.from_buffer(box))
         names = ctypes.addressof(ctypes.c_char.from_buffer(self.names))
         messages = (_Message * AT_ONCE)()

@@ -20,8 +20,7 @@ def empty_answers(settings: Settings) -> PreparedAnswers:
 
 
 class ReceivedState:
-    """The state received so far. `answers` is replaced when a full state is complete, and updated in place by each
-    change."""
+    """The state received so far. `answers` is replaced by each full state, and updated in place by each change."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -36,8 +36,7 @@ class Upstream(Protocol):
         ...
 
     async def resolve(self, query: bytes, client: Client) -> bytes:
-        """Returns a complete response message with the query's id, not cut to a size; raises nothing but
-        CancelledError."""
+        """Returns a complete response message with the query's id, uncut; raises nothing but CancelledError."""
         ...
 
     def figures(self) -> UpstreamCounts:
@@ -111,8 +110,7 @@ class Front:
     def count(
         self, counted: ReplyCounts, packet: bytes, answer: bytes | None, client: str, proto: str, seconds: float
     ) -> None:
-        """Counts and logs a reply that was not made by the fast path of UDP. A missing reply, or one to no query, is
-        counted only."""
+        """Counts and logs a reply that UDP's fast path did not make. No reply, or one to no query, is counted only."""
         if answer is None:
             self.dropped += 1
         elif answer[4:6] != b"\0\1":

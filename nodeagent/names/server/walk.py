@@ -41,8 +41,7 @@ class Walk(NamedTuple):
 
 
 def begin_walk(query: Query, first: bytes, path: Sequence[bytes]) -> Walk | None:
-    """Returns a walk along a pod's search path; None if the first answer is final: it is not NXDOMAIN, or the query is
-    no search step."""
+    """Returns a walk along a pod's search path; None if the query is no search step, or its answer not NXDOMAIN."""
     if is_found(first[3] & 0x0F) or not path:
         return None
     following = steps(query.name, query.kind, path)[1:]

@@ -15,8 +15,7 @@ from nodeagent.wire.dns.message import NAMES_IN_RDATA, Record, Sections
 
 RRSIG, NSEC, NSEC3, DS = 46, 47, 50, 43
 PROOFS = frozenset({RRSIG, NSEC, NSEC3})
-"""Kept with DO in every section: a client that wants them checks their signatures, and no client takes addresses from
-them."""
+"""Kept with DO in every section: clients that want them check their signatures, and take no addresses from them."""
 
 
 class AnswerKind(Enum):

@@ -142,8 +142,8 @@ class Cache:
             (self._answers if positive else self._denials).put(asked, entry)
 
     def fail(self, asked: Asked, answer: Prepared, now: float, client: Client) -> None:
-        """Records that asking failed: a stale answer is used for a while without asking, otherwise the failure is
-        cached briefly."""
+        """Records that asking failed: a stale answer is used for a while without asking, or the failure is cached
+        briefly."""
         entry = self.stale(asked, now)
         if entry is not None:
             entry.rests_until = now + self._limits.rest

@@ -13,8 +13,7 @@ from nodeagent.wire.dns.query import Query
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """counts: records in the three sections. records: their bytes. ttls: offset in these bytes, and seconds, of each
-    TTL."""
+    """counts: records in the three sections. records: their bytes. ttls: offset in these, and seconds, of each TTL."""
 
     rcode: int
     flags: int

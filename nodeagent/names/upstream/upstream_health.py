@@ -60,8 +60,7 @@ class Health:
         return record is None or (not record.loops and record.failures < self._limits.failures)
 
     def in_order(self, servers: Iterable[Server]) -> tuple[Server, ...]:
-        """Returns the servers that are up, in their order, then those that are down; without those that lead back to
-        us."""
+        """Returns the servers that are up, in their order, then those that are down; not those that lead back to us."""
         usable = [server for server in servers if not self._record_of(server).loops]
         return tuple(sorted(usable, key=lambda server: not self.is_up(server)))
 

@@ -76,8 +76,7 @@ class Index:
         return namespace in self._pods.get(address, ())
 
     def namespace_at(self, address: str) -> bytes | None:
-        """Returns the namespace of the pod with this address; None if it is unknown, or shared by pods of several
-        namespaces."""
+        """Returns the namespace of the pod with this address; None if unknown, or shared by several namespaces."""
         namespaces = self._pods.get(address, frozenset())
         return next(iter(namespaces)) if len(namespaces) == 1 else None
 

@@ -105,8 +105,8 @@ def _group(endpoints: EndpointSlice) -> EndpointGroup | None:
 
 
 def host_of(address: str) -> str:
-    """Returns the label for an address: ``10-244-1-5``, ``fd00--5``. No label ends in a hyphen, so ``fd00::`` is
-    ``fd00--0``."""
+    """Returns the label for an address: ``10-244-1-5``, ``fd00--5``, and ``fd00--0`` for ``fd00::``: no label ends in
+    `-`."""
     if ":" not in address:
         return address.replace(".", "-")
     dashed = address.replace(":", "-")

@@ -15,7 +15,16 @@ from nodeagent.lab.api import Api, ApiRefused, anonymous
 from nodeagent.lab.control_plane import clients_of
 from nodeagent.lab.etcd import check_room
 from nodeagent.lab.fault_kinds import CONTROL_KINDS, KINDS
-from nodeagent.lab.fault_verdict import Change, Changed, Course, Open, Promise, changes_go_on, changes_since, judge
+from nodeagent.lab.fault_verdict import (
+    Change,
+    ChangeSummary,
+    FaultTiming,
+    OpenConnections,
+    Promise,
+    changes_since,
+    judge,
+    takes_new_changes,
+)
 from nodeagent.lab.lab_plan import Settings, api_urls, control_hosts, member_name, plan
 from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.report_tables import fault_table
@@ -91,60 +100,60 @@ def test_who_is_connected_is_read_from_the_table_of_the_kernel() -> None:
     assert clients_of(6443, table.rstrip(" ")) == {"192.168.0.11"}, "one that is closing, and one of ours, do not count"
 
 
-COURSE = Course(10.0, 20.0, "dead")
+COURSE = FaultTiming(10.0, 20.0, "dead")
 
 
 @pytest.mark.parametrize(
     ("changes", "promise", "expected"),
     [
         pytest.param(
-            [Change(1.0, 2.0), Change(21.0, 21.5)], Promise(), Changed(1, 0.5, True), id="before it, no matter"
+            [Change(1.0, 2.0), Change(21.0, 21.5)], Promise(), ChangeSummary(1, 0.5, True), id="before it, no matter"
         ),
         pytest.param(
-            [Change(9.0, 12.0), Change(21.0, 22.0)], Promise(), Changed(2, 2.0, True), id="under way: from then"
+            [Change(9.0, 12.0), Change(21.0, 22.0)], Promise(), ChangeSummary(2, 2.0, True), id="under way: from then"
         ),
-        pytest.param([Change(11.0, 16.0)], Promise(), Changed(1, 5.0, False), id="none after it"),
-        pytest.param([Change(11.0)], Promise(), Changed(0, 39.0, False), id="never in force"),
+        pytest.param([Change(11.0, 16.0)], Promise(), ChangeSummary(1, 5.0, False), id="none after it"),
+        pytest.param([Change(11.0)], Promise(), ChangeSummary(0, 39.0, False), id="never in force"),
         pytest.param(
             [Change(11.0, 23.0), Change(24.0, 25.0)],
             Promise(stands_still=True),
-            Changed(2, 3.0, True),
+            ChangeSummary(2, 3.0, True),
             id="counted from its end where all stands still",
         ),
         pytest.param(
-            [Change(11.0, 12.0)], Promise(stands_still=True), Changed(1, 0.0, False), id="sooner than expected"
+            [Change(11.0, 12.0)], Promise(stands_still=True), ChangeSummary(1, 0.0, False), id="sooner than expected"
         ),
-        pytest.param([], Promise(), Changed(0, 0.0, False), id="none at all"),
+        pytest.param([], Promise(), ChangeSummary(0, 0.0, False), id="none at all"),
     ],
 )
-def test_changes_are_counted_from_the_fault(changes: list[Change], promise: Promise, expected: Changed) -> None:
+def test_changes_are_counted_from_the_fault(changes: list[Change], promise: Promise, expected: ChangeSummary) -> None:
     assert changes_since(changes, COURSE, promise, 50.0) == expected
 
 
 def test_changes_go_on_when_one_begun_later_is_in_force() -> None:
-    assert changes_go_on([Change(2.0, 3.0)], 1.0)
-    assert not changes_go_on([Change(2.0)], 1.0)
-    assert not changes_go_on([Change(0.5, 3.0)], 1.0)
+    assert takes_new_changes([Change(2.0, 3.0)], 1.0)
+    assert not takes_new_changes([Change(2.0)], 1.0)
+    assert not takes_new_changes([Change(0.5, 3.0)], 1.0)
 
 
-def report(changed: Changed | None, failures: int = 0, kept: int = 5) -> FaultReport:
+def report(changed: ChangeSummary | None, failures: int = 0, kept: int = 5) -> FaultReport:
     before = LoadSample(9.0, 1.0, (WaySample(WAY, {"echo": 5}, {}, {}, 0.0, 8.5),), 8.9)
     failed = {"timeout": failures} if failures else {}
     after_way = WaySample(WAY, {"echo": 50}, failed, {}, 0.0, 29.0, 12.0 if failures else 0.0)
     after = LoadSample(30.0, 22.0, (after_way,), 29.5)
     promise = Promise(new=True, open=True, changes=15.0)
-    return judge("leader-kill", "killed", promise, before, after, COURSE, Open(5, kept), changed)
+    return judge("leader-kill", "killed", promise, before, after, COURSE, OpenConnections(5, kept), changed)
 
 
 @pytest.mark.parametrize(
     ("found", "verdict"),
     [
-        (report(Changed(4, 2.0, True)), FaultVerdict.NONE_FAILED),
+        (report(ChangeSummary(4, 2.0, True)), FaultVerdict.NONE_FAILED),
         (report(None), FaultVerdict.NONE_FAILED),
-        (report(Changed(4, 15.1, True)), FaultVerdict.LATE),
-        (report(Changed(1, 3.0, False)), FaultVerdict.NOT_RECOVERED),
-        (report(Changed(4, 2.0, True), failures=1), FaultVerdict.LOST),
-        (report(Changed(4, 15.1, True), kept=4), FaultVerdict.LOST),
+        (report(ChangeSummary(4, 15.1, True)), FaultVerdict.LATE),
+        (report(ChangeSummary(1, 3.0, False)), FaultVerdict.NOT_RECOVERED),
+        (report(ChangeSummary(4, 2.0, True), failures=1), FaultVerdict.LOST),
+        (report(ChangeSummary(4, 15.1, True), kept=4), FaultVerdict.LOST),
     ],
 )
 def test_the_verdict_weighs_connections_first_and_then_changes(found: FaultReport, verdict: FaultVerdict) -> None:
@@ -153,7 +162,7 @@ def test_the_verdict_weighs_connections_first_and_then_changes(found: FaultRepor
 
 
 def test_the_table_tells_how_long_changes_took() -> None:
-    text = fault_table([report(Changed(4, 15.1, True)), report(None)])
+    text = fault_table([report(ChangeSummary(4, 15.1, True)), report(None)])
     changes = text.partition("CHANGES AT")[2].splitlines()
     assert changes[1].split() == ["leader-kill", "4", "15.1", "s"]
     assert text.endswith("not as it must be: leader-kill changes late")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nodeagent.lab.api import Access, anonymous
 from nodeagent.lab.directory import base_directory
-from nodeagent.lab.fault_verdict import Course, NotDone, Open, Promise, ailing, is_well, judge
+from nodeagent.lab.fault_verdict import FaultTiming, NotDone, OpenConnections, Promise, failing_paths, is_well, judge
 from nodeagent.lab.lab_plan import Settings, plan, pod_at
 from nodeagent.lab.lab_thread import Worker
 from nodeagent.lab.load_generator import check_rate
@@ -114,7 +114,9 @@ def sample(
 def verdict(
     before: LoadSample, after: LoadSample, *, ended: float = 12.0, promise: Promise = NOTHING_PROMISED, kept: int = 5
 ) -> FaultReport:
-    return judge("cut", "link cut", promise, before, after, Course(10.0, ended, "no ping"), Open(5, kept))
+    return judge(
+        "cut", "link cut", promise, before, after, FaultTiming(10.0, ended, "no ping"), OpenConnections(5, kept)
+    )
 
 
 def test_only_what_failed_since_the_fault_counts() -> None:
@@ -146,8 +148,10 @@ def test_a_fault_is_measured_by_what_it_must_not_cost(
 def test_a_lookup_that_failed_is_lost_whatever_connections_did() -> None:
     before, after = sample(10, 100), sample(20, 190)
     for lost, expected in ((0, FaultVerdict.NONE_FAILED), (1, FaultVerdict.LOST)):
-        course = Course(10.0, 12.0, lost=lost)
-        assert judge("dns", "killed", NOTHING_PROMISED, before, after, course, Open(5, 5)).verdict is expected
+        course = FaultTiming(10.0, 12.0, lost=lost)
+        assert (
+            judge("dns", "killed", NOTHING_PROMISED, before, after, course, OpenConnections(5, 5)).verdict is expected
+        )
 
 
 def test_failures_before_the_fault_are_no_outage() -> None:
@@ -177,7 +181,7 @@ def test_all_is_not_well_as_long_as_one_way_has_not_answered_since() -> None:
     slow = LoadSample(20, 20, (seen_on(WAY, 90, last_answer=19.9), failing), 20)
 
     assert not is_well(slow, since=11.0), "it is asked so rarely that nothing failed lately"
-    assert ailing(slow, since=11.0) == ["caller-1 → ClusterIP [fd00:10:96::7]:80"]
+    assert failing_paths(slow, since=11.0) == ["caller-1 → ClusterIP [fd00:10:96::7]:80"]
 
 
 def test_the_slowest_answer_is_one_of_those_since_the_fault() -> None:
@@ -213,7 +217,7 @@ def test_the_table_tells_where_connections_failed_and_what_was_not_done() -> Non
     ]
     assert costs.splitlines()[2].split() == ["delay", "NOT", "DONE"]
     assert where.splitlines()[1:] == ["cut        outside  NodePort  2 of 12        2 timeout"]
-    assert seen.splitlines()[1:] == ["cut      no ping"]
+    assert seen.splitlines()[1:] == ["cut    no ping"]
     assert undone.splitlines()[1:] == ["delay     no /dev/net/tun"]
     assert last == "1 fault, 22 connections, 2 failed; not as it must be: delay not done"
 
