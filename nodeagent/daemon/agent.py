@@ -1,4 +1,4 @@
-"""The composition root: it builds the parts, with the builders of `agent_parts`, and says what starts, in which order, and stops.
+"""The composition root: builds the parts with the builders of `agent_parts`, starts them in order, and stops them.
 
 source ──▶ store ──▶ changes ──▶ engine ──▶ tables (ip, ip6), service interface
                                     └─────▶ observers: log, health servers, events, cluster DNS
@@ -77,22 +77,22 @@ from nodeagent.runtime.systemd import SystemdNotifier
 logger = logging.getLogger(__name__)
 
 NODE_PATIENCE_SECONDS = 30.0
-"""How long the first pass waits for the Node and the service CIDRs; the figure is kube-proxy's."""
+"""How long the first pass waits for the Node and the service CIDRs, as in kube-proxy."""
 GUARD_SECONDS = 0.5
 PLAIN_GUARD_SECONDS = 0.1
-"""Between looks whether somebody flushed our tables, which costs connections until the repair (a look is 21 µs)."""
+"""Pause between checks for a flush of our tables, which costs connections until the repair (a check takes 21 µs)."""
 
 
 class Agent:
-    """One node's service proxy under one configuration. Make it and use it once, inside one event loop.
+    """One node's service proxy under one configuration. Use it once, inside one event loop.
 
     netlink: the owner of owned tables; it outlives the agent, so that a successor takes the tables over.
-    end_predecessor: ends the agent whose tables these are until then. It is awaited once all is known that is to be
-    programmed, so that changes are followed all the time.
+    end_predecessor: ends the agent that owns these tables so far. It is awaited when everything that will be programmed
+    is known, so that changes are followed all the time.
 
-    Raises KubeconfigError, and Unsupported when this machine has none of the families. `serve` and `program_once` raise
-    ManifestError when the source cannot be opened, NotPermitted and Unsupported when this kernel or process cannot do
-    the work, SyncFailedError when programming keeps failing, and BindFailed when a server's address is taken and the
+    Raises KubeconfigError, and Unsupported if this machine has none of the families. `serve` and `program_once` raise
+    ManifestError if the source cannot be opened, NotPermitted and Unsupported if this kernel or process cannot do the
+    work, SyncFailedError if programming fails repeatedly, and BindFailed if a server's address is in use and the
     configuration does not let it wait.
     """
 
@@ -181,7 +181,7 @@ class Agent:
         self._node_addresses = self._build_node_addresses()
 
     def _build_reporting(self, health_answers: HealthAnswers, journal: Journal) -> Reporting:
-        """What others learn."""
+        """Returns the part that reports to others."""
         options, metrics = self._config.reporting, self._metrics
         reporting = Reporting(
             self._config.node.name,
@@ -189,7 +189,7 @@ class Agent:
             self._health,
             health_answers,
             self._notifier,
-            ready=self._ready,
+            ready=self._on_ready,
             healthz=options.healthz_bind_address,
             hard_fail=options.bind_address_hard_fail,
             listeners=(self._names, metrics.kube_proxy, metrics.agent, metrics.book, journal),
@@ -200,7 +200,7 @@ class Agent:
         return reporting
 
     def _build_node_addresses(self) -> NodeAddresses:
-        """The node's addresses, and all who hear of them."""
+        """Returns the follower of the node's addresses, with all its listeners."""
         listeners = AddressesOnly(
             self._beside.cleaner.node_addresses_changed,
             self._reporting.service_health.node_addresses_changed,
@@ -211,16 +211,16 @@ class Agent:
 
     @property
     def awaited(self) -> str:
-        """What the agent waits for, and what is known of why, in one line."""
+        """What the agent waits for, and why if that is known, in one line."""
         return str(self._wait)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """All that is wrong now, sorted."""
+        """All present problems, sorted."""
         return self._board.problems
 
     async def serve(self) -> None:
-        """Until cancelled; the rules stay in place."""
+        """Serves until cancelled; the rules stay in place."""
         if self._client is not None and self._config.reporting.events:
             self._reporting.publish_events(EventApi(self._client), self._store.uid_of)
         async with self._opened(), asyncio.TaskGroup() as tasks:
@@ -232,20 +232,20 @@ class Agent:
                     tasks.create_task(self._saved_state.restorer.run(), name="state restorer")
             if self._end_predecessor is None:
                 ownership = self._own_tables()
-                self._report(tasks)
-                await self._all_known()
+                self._start_reporting(tasks)
+                await self._wait_until_synced()
             else:
-                await self._all_known()
+                await self._wait_until_synced()
                 await self._end_predecessor()
-                self._end_predecessor = None  # it holds the predecessor, and with it all that one knew
+                self._end_predecessor = None  # it references the predecessor and all its objects
                 ownership = self._own_tables()
-                self._report(tasks)
+                self._start_reporting(tasks)
             self._beside.sysctls.forward(self._families)
             await self._names.adopt()
             program = self._program()
             dataplane = self._dataplane(ownership, program)
             engine = self._engine(dataplane, ownership)
-            self._view.working(engine, dataplane.tables, ownership.value, program)
+            self._view.set_dataplane(engine, dataplane.tables, ownership.value, program)
             tasks.create_task(self._node_addresses.run(), name="node addresses")
             tasks.create_task(self._beside.cleaner.run(), name="conntrack cleaner")
             tasks.create_task(self._conditions.run(), name="conditions of the node")
@@ -255,12 +255,12 @@ class Agent:
             tasks.create_task(dataplane.with_counts_settled(engine.run()), name="engine")
 
     async def leave(self) -> None:
-        """Prepare for the end of this process and of those it started, while `serve` still runs: names are answered
-        elsewhere from now on."""
+        """Prepares for the end of this process and its children, while `serve` still runs: names are then answered
+        elsewhere."""
         await self._names.give_back()
 
-    def _report(self, tasks: asyncio.TaskGroup) -> None:
-        """Answer others from now on: a predecessor has ended, and what it listened at is free."""
+    def _start_reporting(self, tasks: asyncio.TaskGroup) -> None:
+        """Starts the servers: a predecessor has ended, so its addresses are free."""
         tasks.create_task(self._reporting.run(), name="reporting")
         place = self._config.reporting.socket
         if place is not None:
@@ -272,11 +272,11 @@ class Agent:
             tasks.create_task(admin.run(), name="admin socket")
 
     async def program_once(self) -> None:
-        """Until the present state is programmed in every family, and nothing is left of what it replaces."""
+        """Programs the present state in every family, and removes what it replaces."""
         async with self._opened(), asyncio.TaskGroup() as tasks:
             feeding = tasks.create_task(self._source.run(), name="source")
             ownership = self._own_tables()
-            await self._all_known()
+            await self._wait_until_synced()
             self._beside.sysctls.forward(self._families)
             dataplane = self._dataplane(ownership, self._program())
             engine = self._engine(dataplane, ownership)
@@ -289,7 +289,7 @@ class Agent:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:
-        """While the way to the API server is open. What service ranges must keep clear of has been read once."""
+        """Opens the API client and reads once which addresses service ranges must not contain."""
         async with AsyncExitStack() as stack:
             stack.callback(self._reporting.flush)
             if self._client is not None:
@@ -301,22 +301,22 @@ class Agent:
             yield
 
     def _own_tables(self) -> Ownership:
-        """How the tables are owned; from here on they are ours alone."""
+        """Returns how the tables are owned; from here on they belong to this agent only."""
         config = self._config
         ownership = choose_ownership(self._netlink, wanted_ownership(config))
         families = ",".join(family.value for family in self._families)
-        told = (config.node.name, families, ownership.value, describe_source(config))
-        logger.info("starting node=%s families=%s table=%s source=%s", *told)
+        values = (config.node.name, families, ownership.value, describe_source(config))
+        logger.info("starting node=%s families=%s table=%s source=%s", *values)
         return ownership
 
-    async def _all_known(self) -> None:
-        """Until all is known that is to be programmed."""
+    async def _wait_until_synced(self) -> None:
+        """Waits until everything that will be programmed is known."""
         if self._end_predecessor is None:
             self._notifier.status(f"waiting for services and endpoints from {describe_source(self._config)}")
         await self._wait.until(self._changes.wait_synced(NODE_PATIENCE_SECONDS))
 
     def _program(self) -> Mapping[Family, ProgramOptions]:
-        """How the rules of each family are made: with those about names as long as a process answers any."""
+        """Returns the options of each family's rules: with rules about names as long as a process answers any."""
         names = self._names.here != NamesHere()
         made = {family: program_options(self._config, family) for family in self._families}
         return {family: replace(options, names=options.names or names) for family, options in made.items()}
@@ -376,8 +376,8 @@ class Agent:
             ),
         )
 
-    def _ready(self, status: str) -> None:
-        """The first pass has programmed a family."""
+    def _on_ready(self, status: str) -> None:
+        """Runs after the first pass has programmed a family."""
         self._beside.surroundings.look_again()  # the API server's own Service is known now
         self._beside.sysctls.tune_conntrack()
         self._conditions.look()

@@ -1,4 +1,4 @@
-"""Builders of the agent's parts: source, names, what is done beside the passes, figures. Each takes only parts that exist already."""
+"""Builders of the agent's parts: source, names, work beside the passes, metrics. Each takes only existing parts."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.reports import KernelCounts, MapFill, NodeReport
 from nodeagent.names.feed.cluster_dns import NodeNames
 from nodeagent.names.feed.feed_messages import Settings
-from nodeagent.names.upstream.node_resolvers import resolvers_here
+from nodeagent.names.upstream.node_resolvers import current_resolvers
 from nodeagent.proxy.dataplane.conntrack_cleaner import ConntrackCleaner
 from nodeagent.proxy.dataplane.nearby_addresses import Surroundings
 from nodeagent.proxy.dataplane.node_sysctls import NodeSysctls
@@ -55,8 +55,8 @@ from nodeagent.proxy.source.saved.state_restorer import StateRestorer
 
 @dataclass(frozen=True, slots=True)
 class DnsParts:
-    """Cluster DNS and what only it needs of the cluster. settings: None when this agent answers no names; pods: None when
-    they are not followed."""
+    """Cluster DNS and the cluster objects that only it needs. settings: None if this agent answers no names; pods: None
+    if pods are not followed."""
 
     settings: Settings | None
     node_names: NodeNames
@@ -67,9 +67,9 @@ class DnsParts:
 def build_names(
     config: AgentConfig, families: tuple[Family, ...], store: ClusterStore, changes: ChangeQueue, board: ProblemBoard
 ) -> DnsParts:
-    """The namespaces and pods that a source will deliver, and who answers names from them."""
+    """Returns cluster DNS, with the namespaces and pods that a source will deliver to it."""
     settings = dns_settings(config, families)
-    # These two and `names` know each other: they are called when objects arrive, which is after this function.
+    # These two and `names` refer to each other: they are called when objects arrive, after this function.
     namespaces = NamespaceNames(lambda: names.namespaces_changed())
     pods = None
     if (followed := followed_pods(config)) != "none":
@@ -94,7 +94,7 @@ def build_names(
 
 
 def build_source(config: AgentConfig, client: ApiClient | None, store: ClusterStore, names: DnsParts) -> Source:
-    """What feeds the store, and cluster DNS with what only that needs."""
+    """Returns the source that feeds the store, and cluster DNS with what only that needs."""
     with_names = names.settings is not None
     return source_of(
         client,
@@ -151,7 +151,7 @@ def _utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class DataplaneParts:
-    """What is done beside the passes. listeners: all who hear of that."""
+    """The work beside the passes. listeners: everything that is notified of it."""
 
     listeners: DataplaneListeners
     cleaner: ConntrackCleaner
@@ -162,7 +162,7 @@ class DataplaneParts:
 def build_dataplane(
     config: AgentConfig, access: ClusterAccess | None, store: ClusterStore, changes: ChangeQueue, metrics: Metrics
 ) -> DataplaneParts:
-    """Connection tracking, sysctls, and the addresses around this node."""
+    """Returns connection tracking, sysctls, and the addresses around this node."""
     listeners = DataplaneListeners(DataplaneLog(), metrics.kube_proxy, metrics.agent)
     surroundings = Surroundings(
         changes.node_changed,
@@ -170,7 +170,7 @@ def build_dataplane(
         others=ApiServerAddress(named_hosts(config, access), store).in_use,
         ways=ways(access),
         names=dns_places(config),
-        resolvers=resolvers_here,
+        resolvers=current_resolvers,
     )
     sysctls = NodeSysctls(conntrack_options(config), manage=config.process.manage_sysctls)
     return DataplaneParts(listeners, ConntrackCleaner(listeners), sysctls, surroundings)
@@ -202,7 +202,7 @@ class FigureSources:
 
 
 def build_figures(config: AgentConfig, sources: FigureSources) -> Metrics:
-    """What is counted, and the pages that show it."""
+    """Returns the metrics. ready: returns None when ready, else why not. reasons: returns why Services do not work."""
     reporting, seen = config.reporting, sources
     return Metrics(
         seen.families,

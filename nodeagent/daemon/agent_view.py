@@ -1,4 +1,4 @@
-"""What the agent tells of itself at the admin socket."""
+"""What the agent reports at the admin socket."""
 
 import asyncio
 import os
@@ -36,16 +36,16 @@ from nodeagent.proxy.observe.admin.place import network_namespace
 from nodeagent.proxy.observe.status_page.status_answers import BrokenService
 
 _AT_ONCE_BYTES = 65536
-"""So much is encoded before others have their turn."""
+"""Bytes that are encoded before other tasks run."""
 _MOST_STRAYS = 1000
 
 
 class AgentView:
-    """`server.View` of one agent. `working` completes it when there is something to program with.
+    """`server.View` of one agent. `set_dataplane` completes it when the dataplane exists.
 
-    awaited: what the agent waits for, in one line; empty when for nothing. names: how names are answered; None when they
-    are not. namespaces, pods: what is known of them. strays: the names of Services that only slices carry.
-    look_up: asks the source of a Service that is not watched.
+    awaited: returns what the agent waits for, in one line; empty for nothing. names: how names are answered; None if
+    they are not. namespaces, pods: what is known of them. strays: returns names of Services that only slices mention.
+    look_up: asks the source for a Service that is not watched.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class AgentView:
             family: program_options(config, family) for family in families
         }
 
-    def working(
+    def set_dataplane(
         self,
         engine: Engine,
         tables: tuple[TableDriver, ...],
         ownership: str,
         program: Mapping[Family, ProgramOptions],
     ) -> None:
-        """The engine and the tables that there are from now on, and how their rules are made."""
+        """Sets the engine and the tables, and the options of their rules."""
         self._engine, self._tables, self._ownership = engine, tables, ownership
         self._program = program
 
@@ -120,8 +120,8 @@ class AgentView:
         return tuple(_belief(table) for table in self._tables)
 
     async def reasons(self, names: Collection[str]) -> dict[str, BrokenService]:
-        """What `nodeagent explain` says of those of these Services that are not healthy, by `namespace/name`. They are judged in a
-        thread, for they may have thousands of endpoints."""
+        """Returns what `nodeagent explain` reports on those of these Services that are not healthy, by
+        `namespace/name`. It runs in a thread, because they may have thousands of endpoints."""
         engine = self._engine
         if engine is None or engine.context is None:
             return {}
@@ -141,14 +141,14 @@ class AgentView:
         return sorted(map(str, self._snapshot.services))
 
     def nodes(self) -> list[str]:
-        """Nodes that have endpoints, and this one."""
+        """Returns the nodes that have endpoints, and this one."""
         snapshot = self._snapshot
         slices = (one for key in snapshot.services for one in snapshot.slices_of(key))
         found = {endpoint.node_name for one in slices for endpoint in one.endpoints or () if endpoint.node_name}
         return sorted(found | {self._config.node.name})
 
     def cluster_dns(self, pod: str | None) -> ClusterDns:
-        """pod: an address of which the namespaces of pods are wanted, too."""
+        """Returns the state of cluster DNS. pod: an address whose pods' namespaces are included, or None."""
         names = self._names
         if names is None:
             return ClusterDns(enabled=False)
@@ -171,7 +171,7 @@ class AgentView:
         return {} if self._engine is None else self._engine.states
 
     async def world(self, only: ObjectKey | None) -> AsyncIterator[bytes]:
-        """In pieces of bounded size; what changes meanwhile may be in it or not, but each Service is of one moment."""
+        """Yields pieces of bounded size; changes during this may be included or not, but each Service is of one moment."""
         encode = msgspec.json.Encoder().encode
         unwatched = None
         if only is not None and only not in self._snapshot.services:

@@ -1,4 +1,4 @@
-"""What is said when a configuration takes effect."""
+"""Log lines when a configuration takes effect."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 
 
 def announce(loaded: LoadedConfig) -> None:
-    """Log as the configuration wants it, and say what of it has no effect."""
+    """Sets up logging as configured, and logs warnings and options without effect."""
     config = loaded.config
     set_up_logging(
         getattr(logging, config.logging.level.upper()),

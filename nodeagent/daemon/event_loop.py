@@ -1,4 +1,4 @@
-"""The event loop of the daemon, and the threads beside it for what blocks."""
+"""The event loop of the daemon, and its threads for blocking work."""
 
 import asyncio
 import os
@@ -12,17 +12,15 @@ class NoThreads(Exception):
 
 
 class Workers(ThreadPoolExecutor):
-    """Starts one thread at once and others when they are needed. Where no more can be started, work waits for those that run.
-
-    Raises NoThreads when not even one can be.
-    """
+    """Starts one thread at once and others when needed. If no more can be started, work waits for the running ones.
+    Raises NoThreads if not even one can be started."""
 
     def __init__(self) -> None:
         super().__init__(min(MOST_WORKERS, (os.cpu_count() or 1) + 4), thread_name_prefix="worker")
         self.submit(int).result()
 
     def _adjust_thread_count(self) -> None:
-        """By now the work is queued, and a thread that runs will do it: an error would tell the caller that nobody does."""
+        """The work is queued already, and a running thread will do it: an error would wrongly report that it is lost."""
         try:
             super()._adjust_thread_count()
         except RuntimeError as error:
@@ -33,7 +31,7 @@ class Workers(ThreadPoolExecutor):
 
 
 class DaemonLoop(asyncio.SelectorEventLoop):
-    """Has `Workers`, and starts no thread to end them. Raises NoThreads."""
+    """An event loop that uses `Workers`, and starts no thread to end them. Raises NoThreads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,5 +43,5 @@ class DaemonLoop(asyncio.SelectorEventLoop):
         self.set_default_executor(self._workers)
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109 - asyncio's
-        """Waits until all work has ended; nothing else is left to do then."""
+        """Waits until all work has ended."""
         self._workers.shutdown()

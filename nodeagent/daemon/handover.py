@@ -1,8 +1,9 @@
-"""One agent hands the node to the next one in pods: both run for a while, because the new pod is started first (`maxSurge`).
+"""Hands the node from one agent to the next in pods: both run for a while, because the new pod is started first
+(`maxSurge`).
 
-The processes of a pod end with its first one, and with it the process that answers names. So an agent that receives SIGTERM
-gives tables and ports away at once, and then stays until the next agent's process answers and has retired the one of this pod.
-The next agent reads all that is to be programmed, and begins when nobody else owns the tables.
+The processes of a pod end with its first one, also the DNS process. So an agent that receives SIGTERM releases tables
+and ports at once, but stays until the next agent's DNS process answers and has retired the one of this pod. The next
+agent starts when no other process owns the tables.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ def have_other_owner(netlink: Ruleset) -> bool:
 
 
 async def until_tables_are_free(netlink: Ruleset) -> None:
-    """Until no other process that lives owns a table of ours. Raises NotPermitted and KernelUnclear."""
+    """Waits until no other living process owns a table of ours. Raises NotPermitted and KernelUnclear."""
     waits = False
     while have_other_owner(netlink):
         if not waits:
@@ -34,12 +35,12 @@ async def until_tables_are_free(netlink: Ruleset) -> None:
 
 
 async def until_children_have_ended(seconds: float) -> None:
-    """Until the processes that this one has started have ended, for at most so many seconds."""
+    """Waits until the children of this process have ended, but at most this long."""
     clock = asyncio.get_running_loop().time
     end = clock() + seconds
     while _has_children():
         if clock() >= end:
-            logger.warning("no other agent has taken the names over in %g s", seconds)
+            logger.warning("no other agent took cluster DNS over within %g s", seconds)
             return
         await asyncio.sleep(LOOK_SECONDS)
 
@@ -50,7 +51,7 @@ def _has_other_owner(netlink: Ruleset, family: Family) -> bool:
 
 
 def _has_children() -> bool:
-    """Whether one of them still runs; those that have ended are reaped."""
+    """Returns whether a child still runs; reaps those that have ended."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

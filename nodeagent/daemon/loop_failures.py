@@ -1,4 +1,4 @@
-"""What the event loop cannot pass on to anybody, in the log."""
+"""Logs errors that the event loop cannot raise to any caller."""
 
 import asyncio
 import errno
@@ -9,12 +9,13 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 REPORT_SECONDS = 10.0
-"""Between two lines about connections that cannot be accepted: the loop tries again every second, at every listener."""
+"""Pause between lines about connections that cannot be accepted: the loop retries every second, at every listener."""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class LoopFailures:
-    """An exception handler for an event loop. What strangers cause by connecting is a line now and then, without a traceback."""
+    """An event loop's exception handler. Errors that strangers cause by connecting are logged rarely, without
+    traceback."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""The configuration as each part that is built from it takes it (pure, but for reading the kubeconfig and resolv.conf)."""
+"""The configuration in the form that each part takes (pure, except for reading the kubeconfig and resolv.conf)."""
 
 import grp
 import hashlib
@@ -42,11 +42,9 @@ _UNIQUE_LOCAL = ip_network("fd00::/8")
 
 
 def program_options(config: AgentConfig, family: Family) -> ProgramOptions:
-    """How the constant rules of a family depend on the configuration.
-
-    A family without a cluster CIDR cannot tell pods from others, which is not the same as having none
-    (docs/semantics.md 46, 50).
-    """
+    """Returns the options of a family's constant rules.
+    A family without a cluster CIDR cannot distinguish pods, which is not the same as having no pods (docs/semantics.md
+    46, 50)."""
     traffic = config.traffic
     interface = pod_range = ""
     match traffic.detect_local_mode:
@@ -74,19 +72,19 @@ def program_options(config: AgentConfig, family: Family) -> ProgramOptions:
 
 
 def wanted_families(config: AgentConfig) -> tuple[Family, ...] | None:
-    """The families to program; None: all that the machine has."""
+    """Returns the families to program; None: all that the machine has."""
     families = config.node.families
     return None if families == "auto" else families
 
 
 def wanted_ownership(config: AgentConfig) -> Ownership | None:
-    """How the tables shall be owned; None: as well as the kernel can."""
+    """Returns the wanted ownership of the tables; None: owned if the kernel supports it."""
     wanted = config.dataplane.table_ownership
     return None if wanted is TableOwnership.AUTO else Ownership(wanted.value)
 
 
 def translation_options(config: AgentConfig, families: tuple[Family, ...]) -> TranslationOptions:
-    """The configuration as the translation takes it."""
+    """Returns the options of the translation."""
     traffic = config.traffic
     return TranslationOptions(
         node_name=config.node.name,
@@ -101,8 +99,8 @@ def translation_options(config: AgentConfig, families: tuple[Family, ...]) -> Tr
 
 
 def dns_settings(config: AgentConfig, families: tuple[Family, ...]) -> Settings | None:
-    """The part of the configuration that a DNS process receives; None when names are not answered. Addresses of a family that
-    this machine has not got are left out."""
+    """Returns the settings for a DNS process; None if names are not answered. Listening addresses of a family that this
+    machine lacks are left out."""
     dns = config.dns
     if not dns.enabled:
         return None
@@ -119,7 +117,7 @@ def dns_settings(config: AgentConfig, families: tuple[Family, ...]) -> Settings 
 
 
 def followed_pods(config: AgentConfig) -> Literal["all", "node's", "none"]:
-    """Which pods cluster DNS needs to know."""
+    """Returns which pods cluster DNS needs to know."""
     dns = config.dns
     if dns.enabled and dns.pods is PodNames.VERIFIED:
         return "all"
@@ -127,7 +125,7 @@ def followed_pods(config: AgentConfig) -> Literal["all", "node's", "none"]:
 
 
 def pod_ranges(config: AgentConfig, node: Node | None) -> tuple[str, ...]:
-    """Where the configuration says that pods are; none when it does not say."""
+    """Returns the pod ranges by the configuration; empty if it does not name any."""
     traffic = config.traffic
     if traffic.detect_local_mode is DetectLocalMode.CLUSTER_CIDR:
         return tuple(str(cidr) for cidr in traffic.cluster_cidrs)
@@ -138,18 +136,18 @@ def pod_ranges(config: AgentConfig, node: Node | None) -> tuple[str, ...]:
 
 
 def wanted_interface(config: AgentConfig) -> str | None:
-    """The name of the service interface; None: there shall be none."""
+    """Returns the name of the service interface; None: there must not be one."""
     return config.dataplane.interface_name if config.dataplane.service_interface else None
 
 
 def dns_places(config: AgentConfig) -> frozenset[SocketAddress]:
-    """Where names are answered."""
+    """Returns the addresses at which names are answered; empty without cluster DNS."""
     return frozenset((place.host, place.port) for place in config.dns.listen if config.dns.enabled)
 
 
 def dns_addresses(config: AgentConfig, service_cidrs: Iterable[str], in_use: frozenset[InUse]) -> frozenset[str]:
-    """Addresses for names that the service interface carries: those of a service range, link-local IPv4 ones
-    (169.254.20.10), and unique local IPv6 ones that are not in use around here. Every other one must be the node's."""
+    """Returns the DNS addresses that the service interface carries: those in a service range, link-local IPv4 ones
+    (169.254.20.10), and unique local IPv6 ones that are not in use nearby. Any other one must be the node's."""
     listening = config.dns.listen if config.dns.enabled else ()
     ranges = [ip_network(cidr) for cidr in service_cidrs if parse_network(cidr)]
     return frozenset(place.host for place in listening if _is_for_names(ip_address(place.host), ranges, in_use))
@@ -164,7 +162,7 @@ def _is_for_names(address: IPv4Address | IPv6Address, ranges: Iterable[Network],
 
 
 def group_number(name: str | None) -> int | None:
-    """The number of a group, by its name or as it is; None for None, and for a name that this machine has not."""
+    """Returns the number of a group, from its name or number; None for None, or if this machine does not know it."""
     if name is None or (name.isascii() and name.isdigit()):
         return None if name is None else int(name)
     try:
@@ -174,7 +172,7 @@ def group_number(name: str | None) -> int | None:
 
 
 def conntrack_options(config: AgentConfig) -> ConntrackOptions:
-    """The sizes and times of connection tracking."""
+    """Returns the sizes and timeouts of connection tracking."""
     conntrack = config.conntrack
     return ConntrackOptions(
         max_per_core=conntrack.max_per_core,
@@ -188,8 +186,7 @@ def conntrack_options(config: AgentConfig) -> ConntrackOptions:
 
 
 def cluster_access(config: AgentConfig, environment: Mapping[str, str]) -> ClusterAccess:
-    """How to reach the API server. A proxy in the kubeconfig goes before those of the environment. Raises
-    KubeconfigError."""
+    """Returns how to reach the API server. The kubeconfig's proxy wins over the environment's. Raises KubeconfigError."""
     source = config.source
     if source.kubeconfig is not None:
         access = load_kubeconfig(source.kubeconfig, source.context)
@@ -201,7 +198,7 @@ def cluster_access(config: AgentConfig, environment: Mapping[str, str]) -> Clust
         access = in_cluster(environment)
     else:
         raise KubeconfigError(
-            "no source: give --kubeconfig FILE or --manifests DIRECTORY (this is not a pod, whose own is used)"
+            "no source: give --kubeconfig FILE or --manifests DIRECTORY (outside a pod there is no default)"
         )
     servers = [
         Server(url, access.proxy or environment_proxy(url, environment)) for url in (access.server, *source.master[1:])
@@ -224,25 +221,25 @@ def saved_state_origin(config: AgentConfig, access: ClusterAccess) -> StateOrigi
 
 
 def named_hosts(config: AgentConfig, access: ClusterAccess | None) -> tuple[str, ...]:
-    """The hosts that the configuration names as API servers; none for a pod's own way to it, a ClusterIP."""
+    """Returns the hosts that the configuration names as API servers; empty inside a pod, which uses a ClusterIP."""
     named = access is not None and (config.source.kubeconfig or config.source.master)
     hosts = [urlsplit(server.url).hostname for server in access.servers] if access is not None and named else []
     return tuple(dict.fromkeys(filter(None, hosts)))
 
 
 def reached_by_own_service(access: ClusterAccess | None, environment: Mapping[str, str]) -> str:
-    """What is wrong with waiting for an API server at the ClusterIP of its own Service; empty for any other address."""
+    """Returns a warning if the API server's address is the ClusterIP of its own Service; empty for any other address."""
     own = environment.get("KUBERNETES_SERVICE_HOST")
     if access is None or not own or own not in (urlsplit(server.url).hostname for server in access.servers):
         return ""
     return (
-        f"{own} is the ClusterIP of the Service kubernetes and leads nowhere before an agent has programmed this node: "
+        f"{own} is the ClusterIP of the Service kubernetes and leads nowhere until an agent has programmed this node:  "
         "name the address of the API server itself in the kubeconfig"
     )
 
 
 def ways(access: ClusterAccess | None) -> tuple[OutboundEndpoint, ...]:
-    """Whom the agent connects to: each API server, and a proxy before it."""
+    """Returns the endpoints to which the agent connects: each API server, and its proxy."""
     found = []
     for server in access.servers if access is not None else ():
         for url, is_server in ((server.url, True), (server.proxy, False)):
@@ -255,7 +252,7 @@ def ways(access: ClusterAccess | None) -> tuple[OutboundEndpoint, ...]:
 
 
 def describe_way(config: AgentConfig, environment: Mapping[str, str]) -> str | None:
-    """How the API server is reached, when a proxy is in between; None for directly, and when nobody knows yet."""
+    """Returns how the API server is reached through proxies; None if directly, or if that is unknown."""
     if config.source.manifests is not None:
         return None
     try:
@@ -271,7 +268,7 @@ def describe_way(config: AgentConfig, environment: Mapping[str, str]) -> str | N
 
 
 def describe_source(config: AgentConfig) -> str:
-    """Where the objects come from, for the log."""
+    """Returns where the objects come from, for the log."""
     source = config.source
     if source.manifests is not None:
         return f"manifests {source.manifests}"
@@ -279,7 +276,7 @@ def describe_source(config: AgentConfig) -> str:
 
 
 def metrics_host_names(config: AgentConfig) -> tuple[str, ...]:
-    """By which names the metrics server may be called, beside addresses and localhost."""
+    """Returns the names by which clients may call the metrics server, beside addresses and localhost."""
     own = (config.node.name, socket.gethostname())
     try:
         domains = parse_resolv_conf(RESOLV_CONF.read_text(errors="replace")).search
@@ -289,7 +286,7 @@ def metrics_host_names(config: AgentConfig) -> tuple[str, ...]:
 
 
 def configz(config: AgentConfig) -> bytes:
-    """The configuration as one JSON object under the name of its API, as a configuration file has it."""
+    """Returns the configuration as one JSON object under the name of its API, like a configuration file."""
     groups: dict[str, dict[str, object]] = {}
     for key in KEYS.values():
         groups.setdefault(key.group, {})[key.name] = plain_option(key, key.value_in(config))

@@ -1,4 +1,4 @@
-"""What the process of an agent asks of the kernel for itself; none of it is worth failing for."""
+"""What the agent's process asks of the kernel for itself; failures are only logged."""
 
 import logging
 import resource
@@ -8,13 +8,13 @@ logger = logging.getLogger(__name__)
 
 
 def claim_resources(oom_score_adj: int) -> None:
-    """Open files up to the hard limit, and this place in the order in which the kernel ends processes."""
+    """Raises the limit of open files to the hard limit, and sets the priority for the OOM killer."""
     _set_oom_score(oom_score_adj)
     _raise_file_limit()
 
 
 def _raise_file_limit() -> None:
-    """A thousand services with health check ports are two thousand sockets; the usual soft limit is 1,024."""
+    """A thousand services with health check ports need two thousand sockets; the usual soft limit is 1,024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

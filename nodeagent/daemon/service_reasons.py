@@ -1,4 +1,4 @@
-"""What `nodeagent explain` says of Services, as far as the agent knows it: without a look at the kernel and without probes (pure)."""
+"""What `nodeagent explain` reports on Services, from the agent's knowledge: without kernel tables and probes (pure)."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -33,8 +33,8 @@ def facts_of(
     strays: Sequence[ObjectKey],
     names_at: Collection[str],
 ) -> tuple[Facts, ...]:
-    """What is known of those of these Services that there are. strays: names of Services that only slices carry. names_at:
-    addresses at which this node answers DNS itself."""
+    """Returns the facts about those of these Services that exist. strays: names of Services that only slices mention.
+    names_at: addresses at which this node answers DNS itself."""
     services = {key: service for key in keys if (service := snapshot.services.get(key)) is not None}
     slices = {key: tuple(snapshot.slices_of(key)) for key in services}
     taken = taken_ends([one for those in slices.values() for one in those], states, context.node_addresses)
@@ -57,7 +57,7 @@ def facts_of(
 
 
 def verdicts_of(facts: Iterable[Facts]) -> dict[str, BrokenService]:
-    """The verdict on each of these Services that is not healthy, by `namespace/name`."""
+    """Returns the verdict on each of these Services that is not healthy, by `namespace/name`."""
     judged = {str(one.key): explain_service(one) for one in facts}
     return {
         name: BrokenService(found.verdict, found.findings[0].because)

@@ -1,4 +1,4 @@
-"""What signals do to the agent."""
+"""The agent's reactions to signals."""
 
 import asyncio
 import logging
@@ -16,8 +16,8 @@ async def run_until_signal(
     stopping: Callable[[], None],
     reload: Callable[[], None] | None = None,
 ) -> None:
-    """Run `work` until it ends or SIGTERM or SIGINT, the normal end, cancels it; SIGHUP calls `reload`, also one that
-    came while it was blocked.
+    """Runs `work` until it ends, or until SIGTERM or SIGINT cancels it (the normal end). SIGHUP calls `reload`, also
+    one that arrived while it was blocked.
 
     stopping: called before `work` is cancelled. Raises what `work` raises.
     """

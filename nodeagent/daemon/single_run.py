@@ -1,4 +1,4 @@
-"""One run: program the present objects, leave the result in place and end."""
+"""A single run: programs the present objects, leaves the result in place and ends."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ _NOT_OF_OBJECTS = (*OF_THE_CONFIGURATION, *OF_THE_NODE)
 
 
 class ProblemsRemain(Exception):
-    """All is programmed that can be, and not all objects are in effect; one line for a person."""
+    """Everything possible is programmed, but not all objects are in effect; one line for a person."""
 
 
 class NotInTime(Exception):
-    """The run did not end within the time it was given; one line says what it was waiting for."""
+    """The run did not end in time; one line says what it was waiting for."""
 
 
 async def run_once(
@@ -30,7 +30,7 @@ async def run_once(
     *,
     within_seconds: float | None = None,
 ) -> None:
-    """Program the present state, in `within_seconds` at most (None: as long as it takes).
+    """Programs the present state, within `within_seconds` (None: no limit).
 
     Raises what `Agent` raises, NotInTime and ProblemsRemain.
     """
@@ -48,7 +48,7 @@ async def run_once(
 
 
 def raise_if_problems_remain(problems: Sequence[Problem]) -> None:
-    """Problems of the configuration or of the node alone are reported but do not fail the run: every object may be in effect."""
+    """Raises ProblemsRemain, except for problems of only the configuration or the node: every object may be in effect."""
     remaining = [problem for problem in problems if not problem.subject.startswith(_NOT_OF_OBJECTS)]
     if remaining:
         more = f", and {len(remaining) - 1} more (see the log)" if len(remaining) > 1 else ""

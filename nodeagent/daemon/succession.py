@@ -1,8 +1,8 @@
-"""One agent at a time; SIGHUP puts one with the configuration of that moment in its place.
+"""One agent at a time; SIGHUP replaces it by one with the configuration of that moment.
 
-The successor reads its source while the predecessor goes on working. Only when it knows all that is to be programmed
-does the predecessor end, and the successor adopts the tables through the same netlink socket: an owned table is never
-without its owner, and no rule is missing at any time. A successor that does not get that far changes nothing.
+The successor reads its source while the predecessor works on. When it knows everything that will be programmed, the
+predecessor ends, and the successor adopts the tables through the same netlink socket: an owned table is never without
+owner, and no rule is missing at any time. A successor that fails before that changes nothing.
 """
 
 import asyncio
@@ -24,14 +24,15 @@ from nodeagent.runtime.systemd import SystemdNotifier
 logger = logging.getLogger(__name__)
 
 RELOAD_SECONDS = 60.0
-"""How long the source of a new configuration has for its first full lists; longer than an agent waits for its Node."""
+"""Time for the source of a new configuration to deliver its first full lists; longer than an agent waits for its Node.
+"""
 COLLECT_AFTER_SECONDS = 2.0
-"""After a reload: what the predecessor knew is in cycles by then, and Python rarely looks for those in a big process."""
+"""Delay after a reload: the predecessor is in cycles by then, which Python rarely collects in a large process."""
 
 
 class Daemon:
-    """Runs agents until cancelled. load: reads the configuration as it is now; raises ConfigError. is_init: whether this
-    is the first process of a container, with which all others there end, that of cluster DNS too."""
+    """Runs agents until cancelled. load: returns the present configuration; raises ConfigError. is_init: whether this
+    is the first process of a container, with which all others there end, also the DNS process."""
 
     def __init__(
         self,
@@ -51,11 +52,11 @@ class Daemon:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def reload(self) -> None:
-        """Read the configuration again, as soon as a reload that is under way has ended."""
+        """Requests to read the configuration again, after a reload in progress has ended."""
         self._hangup.set()
 
     async def run(self, loaded: LoadedConfig) -> None:
-        """Until cancelled. Raises what `Agent` raises."""
+        """Runs until cancelled. Raises what `Agent` raises."""
         with ExitStack() as ends:
             netlink = ends.enter_context(closing(Ruleset()))
             hangup: asyncio.Task[bool] | None = None
@@ -77,7 +78,7 @@ class Daemon:
                 await _end(*self._tasks, *(() if hangup is None else (hangup,)))
 
     async def _replace(self, serving: asyncio.Task[None], netlink: Ruleset) -> asyncio.Task[None]:
-        """The agent that serves after a reload: a new one, or still the old one."""
+        """Returns the task of the agent that serves after a reload: a new one, or still the old one."""
         self.notifier.reloading()
         try:
             loaded = await asyncio.to_thread(self._load)
@@ -159,7 +160,7 @@ def _former_in_another_pod(
 
 
 def leaves_of(error: BaseException) -> Iterator[BaseException]:
-    """The exceptions inside nested groups of a TaskGroup."""
+    """Yields the exceptions inside nested groups of a TaskGroup."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from leaves_of(inner)
@@ -168,7 +169,7 @@ def leaves_of(error: BaseException) -> Iterator[BaseException]:
 
 
 async def _end(*tasks: asyncio.Task[bool] | asyncio.Task[None]) -> None:
-    """Cancel these and wait until they have cleaned up; how they ended is for others to look at."""
+    """Cancels these tasks and waits until they have cleaned up; ignores how they ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -83,7 +83,7 @@ class NodeResolvers:
         return self._servers != before
 
 
-def resolvers_here(path: Path = RESOLV_CONF, behind: Path = BEHIND_STUB) -> tuple[Server, ...]:
+def current_resolvers(path: Path = RESOLV_CONF, behind: Path = BEHIND_STUB) -> tuple[Server, ...]:
     """Returns the servers that this node uses now; reads two small files."""
     return servers_behind(_read(path), _read(behind))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.names.upstream.node_resolvers import NodeResolvers, resolvers_here
+from nodeagent.names.upstream.node_resolvers import NodeResolvers, current_resolvers
 from nodeagent.names.upstream.resolv_conf import ResolvConf, parse_resolv_conf, servers_behind
 from nodeagent.names.upstream.stub_zones import StubZones
 from nodeagent.names.upstream.upstream_address import Server, parse_server, without_own
@@ -133,10 +133,10 @@ def test_we_are_not_our_own_server(listening: list[Server], left: list[str]) -> 
 
 def test_resolvers_of_the_moment_are_those_behind_a_stub(tmp_path: Path) -> None:
     path, behind = tmp_path / "resolv.conf", tmp_path / "behind"
-    assert resolvers_here(path, behind) == ()
+    assert current_resolvers(path, behind) == ()
     path.write_text("nameserver 127.0.0.53")
     behind.write_text("nameserver 192.0.2.53")
-    assert resolvers_here(path, behind) == (("192.0.2.53", 53),)
+    assert current_resolvers(path, behind) == (("192.0.2.53", 53),)
 
 
 def test_resolv_conf_is_followed_and_old_answers_are_not_believed(tmp_path: Path) -> None:
