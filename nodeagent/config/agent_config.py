@@ -1,4 +1,4 @@
-"""A configuration that can be used."""
+"""A validated configuration."""
 
 from typing import Self
 
@@ -10,7 +10,7 @@ from nodeagent.config.options import Options
 
 
 class AgentConfig(Options):
-    """The whole configuration. Raises pydantic.ValidationError for values that are wrong, alone or together."""
+    """The whole configuration. Raises pydantic.ValidationError for wrong values, single or in combination."""
 
     @model_validator(mode="after")
     def _without_contradictions(self) -> Self:

@@ -1,4 +1,4 @@
-"""What can be wrong with a configuration, and where a value was said."""
+"""What can be wrong with a configuration, and where a value was set."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Origin(NamedTuple):
-    """Where a value was said: a file and its 1-based line, or (line 0) a flag, an environment variable, ``default``."""
+    """Where a value was set: a file and its 1-based line, or (line 0) a flag, an environment variable, ``default``."""
 
     source: str
     line: int = 0
@@ -22,7 +22,7 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One thing that is wrong. `key` is spelled as at its origin; empty when the file as a whole is meant."""
+    """One error. `key` is spelled as at its origin; empty if the error is about the whole file."""
 
     origin: Origin
     key: str
@@ -34,7 +34,7 @@ class ConfigProblem:
 
 @dataclass(frozen=True, slots=True)
 class IgnoredField:
-    """Something kube-proxy knows and that has no effect here, set to other than its default."""
+    """A setting of kube-proxy that has no effect here and differs from its default."""
 
     key: str
     reason: str
@@ -45,7 +45,7 @@ class IgnoredField:
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used. `problems` lists everything that is wrong, at least one thing, in order."""
+    """The configuration cannot be used. `problems` lists all errors, at least one, in order."""
 
     def __init__(self, problems: Iterable[ConfigProblem]) -> None:
         self.problems = tuple(problems)

@@ -1,4 +1,4 @@
-"""A loaded configuration as text: what `nodeagent config show` prints."""
+"""A loaded configuration as text, as `nodeagent config show` prints it."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from nodeagent.config.options import API_VERSION, KIND
 
 
 def render_yaml(loaded: LoadedConfig, remarks: Iterable[str] = ()) -> str:
-    """The configuration as a file that can be given to ``--config``, each line with the origin of its value.
+    """Returns the configuration as a file for ``--config``, each line with the origin of its value.
 
     remarks: comments for the end, after the notes.
     """
@@ -29,7 +29,7 @@ def render_yaml(loaded: LoadedConfig, remarks: Iterable[str] = ()) -> str:
 
 
 def render_json(loaded: LoadedConfig, remarks: Iterable[str] = ()) -> str:
-    """``config`` (a configuration file), ``origins`` by option path, ``ignored``, ``warnings`` and ``remarks``."""
+    """Returns ``config`` (a configuration file), ``origins`` by option path, ``ignored``, ``warnings`` and ``remarks``."""
     config: dict[str, object] = {"apiVersion": API_VERSION, "kind": KIND}
     for group, _ in groups():
         config[group] = {
@@ -47,12 +47,12 @@ def render_json(loaded: LoadedConfig, remarks: Iterable[str] = ()) -> str:
 
 
 def notes(loaded: LoadedConfig) -> Iterator[str]:
-    """What is to be said once about a configuration: the fields that are ignored, then the warnings."""
+    """Yields the notes about a configuration: the ignored fields, then the warnings."""
     yield from map(str, loaded.ignored)
     yield from (f"warning: {warning}" for warning in loaded.warnings)
 
 
 def _inline(value: object) -> str:
-    """A scalar or list on one line of YAML."""
+    """Returns a scalar or list on one line of YAML."""
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True)
     return text.removesuffix("\n").removesuffix("\n...")

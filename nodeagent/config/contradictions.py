@@ -1,4 +1,4 @@
-"""Values that are each right and do not go together, and values that are right and do nothing."""
+"""Finds values that are valid alone but not together, and valid values that have no effect."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from nodeagent.model.in_use import InUse, describe_overlap, host
 
 
 class Contradiction(NamedTuple):
-    """`key` does not go with the keys in `others` (both as paths: ``traffic.clusterCIDRs``)."""
+    """`key` contradicts the keys in `others` (both as paths: ``traffic.clusterCIDRs``)."""
 
     key: str
     others: tuple[str, ...]
@@ -18,7 +18,7 @@ class Contradiction(NamedTuple):
 
 
 def contradictions(config: Options) -> Iterator[Contradiction]:
-    """Everything in `config` that cannot hold together."""
+    """Yields all contradictions in `config`."""
     yield from _source(config)
     yield from _detection(config.traffic)
     yield from _families(config)
@@ -43,7 +43,7 @@ def contradictions(config: Options) -> Iterator[Contradiction]:
 
 
 def idle_options(config: Options) -> Iterator[tuple[str, str]]:
-    """Keys whose value has no effect, with the reason; what `config` says is allowed but likely not what was meant."""
+    """Yields keys whose value has no effect, with the reason: allowed in `config`, but probably a mistake."""
     traffic, mode = config.traffic, config.traffic.detect_local_mode
     uses: tuple[tuple[str, object, DetectLocalMode], ...] = (
         ("traffic.clusterCIDRs", traffic.cluster_cidrs, DetectLocalMode.CLUSTER_CIDR),
@@ -59,11 +59,11 @@ def idle_options(config: Options) -> Iterator[tuple[str, str]]:
             yield "traffic.nodePortAddresses", f"{text}: node ports are never answered on loopback addresses"
     for zone in dict.fromkeys(stub.zone for stub in config.dns.stub_zones):
         if any(f".{zone}".endswith(f".{own}") for own in config.dns.zones):
-            yield "dns.stubZones", f"{zone}: names of dns.zones are answered here, nobody is asked for them"
+            yield "dns.stubZones", f"{zone}: names of dns.zones are answered here and never asked elsewhere"
 
 
 def _followed_pods(config: Options) -> Iterator[Contradiction]:
-    """Manifests hold Services; what runs is known to an API server alone."""
+    """Manifests contain Services; only an API server knows the running pods."""
     dns = config.dns
     if dns.enabled and config.source.manifests is not None:
         for key, value in (("dns.pods", dns.pods is PodNames.VERIFIED), ("dns.autopath", dns.autopath)):
@@ -104,16 +104,18 @@ def _families(config: Options) -> Iterator[Contradiction]:
         return
     named = ", ".join(family.value for family in families)
     if address is not None and family_of(address) not in families:
-        yield Contradiction("node.address", ("node.families",), f"{address} is of no family in node.families ({named})")
+        yield Contradiction(
+            "node.address", ("node.families",), f"{address}: its family is not in node.families ({named})"
+        )
     cidrs = config.traffic.cluster_cidrs
     used = config.traffic.detect_local_mode is DetectLocalMode.CLUSTER_CIDR
     if used and cidrs and not any(family_of(cidr) in families for cidr in cidrs):
-        reason = f"{', '.join(cidrs)}: none is of a family in node.families ({named})"
+        reason = f"{', '.join(cidrs)}: no family of these is in node.families ({named})"
         yield Contradiction("traffic.clusterCIDRs", ("node.families", "traffic.detectLocalMode"), reason)
 
 
 def _service_ranges(config: Options) -> Iterator[Contradiction]:
-    """What is in a service range and no ClusterIP is dropped, so a range may hold nothing that has an address."""
+    """Addresses in a service range that are no ClusterIP are dropped, so a range must contain no other address in use."""
     traffic, address = config.traffic, config.node.address
     pods = {InUse(cidr, "pods: traffic.clusterCIDRs") for cidr in traffic.cluster_cidrs}
     own = {host(address, "this node: node.address")} if address is not None else set()
@@ -126,7 +128,7 @@ def _service_ranges(config: Options) -> Iterator[Contradiction]:
 
 
 def _share_an_address(one: str, other: str) -> bool:
-    """Whether listening on both at one port fails. ``::`` also takes IPv4 (Linux, net.ipv6.bindv6only = 0)."""
+    """Returns whether listening on both at one port fails. ``::`` also takes IPv4 (Linux, net.ipv6.bindv6only = 0)."""
     if one == other or "::" in {one, other}:
         return True
     return ANY_IPV4 in {one, other} and family_of(one) is family_of(other)

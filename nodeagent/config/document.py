@@ -1,4 +1,4 @@
-"""YAML and JSON text with the line of every key."""
+"""YAML and JSON text, with the line of every key."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from nodeagent.wire.yaml.yaml_documents import UnreadableNode, YamlFault, YamlTr
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A value of a document and the origin of its key (or of itself, in a list).
+    """A value of a document, and the origin of its key (or of itself, in a list).
 
-    `value` is None, a scalar, a list of Located or a dict from text to Located. `first_line` is, for a block scalar
-    (``key: |``), the line its text begins at, otherwise 0.
+    `value` is None, a scalar, a list of Located, or a dict from text to Located. `first_line`: the line where the text
+    of a block scalar (``key: |``) begins, otherwise 0.
     """
 
     value: object
@@ -23,7 +23,7 @@ class Located:
 
     @property
     def plain(self) -> object:
-        """The value without places."""
+        """The value without origins."""
         match self.value:
             case dict() as entries:
                 return {key: entry.plain for key, entry in entries.items()}
@@ -33,14 +33,14 @@ class Located:
                 return scalar
 
     def entries(self) -> Mapping[str, "Located"] | None:
-        """The entries of a mapping (none for null), or None when this is something else."""
+        """Returns the entries of a mapping (empty for null), or None for anything else."""
         if self.value is None:
             return {}
         return self.value if isinstance(self.value, dict) else None
 
 
 class _Lines:
-    """Turns lines of a text into places. With `fixed`, all is at one line (text out of a quoted scalar)."""
+    """Turns lines of a text into origins. With `fixed`, all are at one line (text in a quoted scalar)."""
 
     def __init__(self, source: str, first_line: int, fixed: bool) -> None:
         self._source = source
@@ -48,21 +48,21 @@ class _Lines:
         self._fixed = fixed
 
     def origin(self, line: int) -> Origin:
-        """line: from 1, within the text."""
+        """Returns the origin of a line, counted from 1 within the text."""
         return Origin(self._source, self._first_line + (0 if self._fixed else line - 1))
 
 
 def parse_document(text: str, source: str) -> Located:
-    """The one document in `text`; `source` names the file in places.
+    """Returns the one document in `text`; `source` is the file name in origins.
 
-    Raises ConfigError for text that is not YAML, holds no or several documents, repeats a key, uses a key that is not
+    Raises ConfigError for text that is not YAML, has no or several documents, repeats a key, uses a key that is not
     text, or refers to itself.
     """
     return _parse(text, _Lines(source, 1, fixed=False))
 
 
 def parse_inner_document(scalar: Located) -> Located:
-    """The document in a text value, with places in the outer file: exact lines for a block scalar.
+    """Returns the document in a text value, with origins in the outer file: exact lines for a block scalar.
 
     Raises ConfigError like `parse_document`.
     """
@@ -95,7 +95,7 @@ def _is_empty(node: yaml.Node) -> bool:
 
 
 class _Reader:
-    """Walks the nodes of one document and collects what is wrong with them."""
+    """Walks the nodes of one document and collects errors."""
 
     def __init__(self, tree: YamlTree, lines: _Lines) -> None:
         self._tree = tree
@@ -104,7 +104,7 @@ class _Reader:
         self.problems: list[ConfigProblem] = []
 
     def origin(self, mark: yaml.Mark) -> Origin:
-        """Where a mark of the tree is."""
+        """Returns the origin of a mark of the tree."""
         return self._lines.origin(self._tree.line(mark))
 
     def read(self, node: yaml.Node, origin: Origin, path: str) -> Located:
@@ -139,7 +139,7 @@ class _Reader:
             key = str(key_node.value)
             inner = f"{path}.{key}" if path else key
             if key in entries:
-                self.problems.append(ConfigProblem(origin, inner, f"said before, at line {entries[key].origin.line}"))
+                self.problems.append(ConfigProblem(origin, inner, f"already set at line {entries[key].origin.line}"))
                 continue
             entries[key] = self.read(value_node, origin, inner)
         return entries

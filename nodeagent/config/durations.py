@@ -25,13 +25,13 @@ _TERM = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^.0-9]*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Duration:
-    """A span of time in nanoseconds, -2**63 to 2**63 - 1."""
+    """A duration in nanoseconds, -2**63 to 2**63 - 1."""
 
     nanoseconds: int
 
     @property
     def seconds(self) -> float:
-        """The span in seconds, for sleeping and comparing with clocks."""
+        """The duration in seconds, for sleeping and comparing with clocks."""
         return self.nanoseconds / NANOSECONDS_PER_SECOND
 
     def __str__(self) -> str:
@@ -39,10 +39,10 @@ class Duration:
 
 
 def parse_duration(text: str) -> Duration:
-    """The duration that Go reads from `text`.
+    """Returns the duration that Go reads from `text`.
 
-    Raises ValueError, in Go's words, when Go would refuse it: a number without a unit, an unknown unit, empty text, or
-    a value outside 64 bits.
+    Raises ValueError, with Go's texts, if Go refuses it: a number without a unit, an unknown unit, empty text, or a
+    value outside 64 bits.
     """
     rest = text[1:] if text[:1] in {"-", "+"} else text
     if rest == "0":
@@ -64,7 +64,7 @@ def parse_duration(text: str) -> Duration:
 
 
 def format_duration(nanoseconds: int) -> str:
-    """Go's text of a duration: ``1h30m0s``, ``1.5s``, ``250ms``, ``0s``."""
+    """Returns Go's text of a duration: ``1h30m0s``, ``1.5s``, ``250ms``, ``0s``."""
     sign = "-" if nanoseconds < 0 else ""
     magnitude = abs(nanoseconds)
     if magnitude == 0:
@@ -100,7 +100,7 @@ def _term_nanoseconds(term: re.Match[str], text: str) -> int:
 
 
 def _leading_fraction(digits: str) -> tuple[int, float]:
-    """Numerator and scale of ``0.digits``; digits that do not fit 63 bits are dropped, as Go drops them."""
+    """Returns numerator and scale of ``0.digits``; digits that do not fit in 63 bits are dropped, as in Go."""
     numerator, scale = 0, 1.0
     for digit in digits:
         if numerator > (_OVERFLOW - 1) // 10:

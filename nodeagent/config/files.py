@@ -1,4 +1,4 @@
-"""Configuration files: our own kind, kube-proxy's, or a ConfigMap around either."""
+"""Configuration files: our own kind, kube-proxy's, or a ConfigMap that contains either."""
 
 from pathlib import Path
 
@@ -15,10 +15,8 @@ CONFIG_MAP_KEY = "config.conf"  # where kubeadm puts the configuration in Config
 
 
 def read_file(path: Path) -> Layer:
-    """What the file at `path` says.
-
-    Raises ConfigError when it cannot be read as a configuration at all; single wrong keys are problems of the layer.
-    """
+    """Returns the settings of the file at `path`.
+    Raises ConfigError if it cannot be read as a configuration at all; single wrong keys are problems of the layer."""
     try:
         text = read_whole(path).decode()
     except OSError as error:
@@ -31,7 +29,7 @@ def read_file(path: Path) -> Layer:
 
 
 def read_text(text: str, source: str) -> Layer:
-    """What a file with this text and name says. Raises ConfigError like `read_file`."""
+    """Returns the settings of a file with this text and name. Raises ConfigError like `read_file`."""
     document = parse_document(text, source)
     if _type_of(document) == ("v1", "ConfigMap"):
         document = _unwrap(document)
@@ -53,12 +51,14 @@ def _type_of(document: Located) -> tuple[object, object]:
 
 
 def _unknown_type(document: Located, version: object, kind: object) -> ConfigError:
-    """The error of a document of another type, at the line of the key that tells."""
+    """Returns the error for a document of another type, at the line of the key that decides."""
     key = "kind" if version in {API_VERSION, KUBE_PROXY_API_VERSION} else "apiVersion"
-    said = (document.entries() or {}).get(key)
+    type_key = (document.entries() or {}).get(key)
     known = f"{API_VERSION} {KIND}, {KUBE_PROXY_API_VERSION} {KUBE_PROXY_KIND} or a v1 ConfigMap with {CONFIG_MAP_KEY}"
     found = f"this is {version or 'no apiVersion'}, {kind or 'no kind'}"
-    return ConfigError([ConfigProblem(said.origin if said else document.origin, key, f"{found}; it must be {known}")])
+    return ConfigError(
+        [ConfigProblem(type_key.origin if type_key else document.origin, key, f"{found}; it must be {known}")]
+    )
 
 
 def _unwrap(config_map: Located) -> Located:

@@ -1,4 +1,4 @@
-"""Command-line flags: which option each sets, and which ones of kube-proxy have no effect."""
+"""Command-line flags: the option that each sets, and kube-proxy's flags that have no effect."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ DEBUG_VERBOSITY = "4"  # what a bare `-v` or `--verbose` stands for
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag that sets option `path`; `spellings` are further names of the same flag."""
+    """A flag that sets option `path`; `spellings` are other names of the same flag."""
 
     name: str
     path: str
@@ -24,7 +24,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class IgnoredFlag:
-    """A flag of kube-proxy without effect. `usual`: texts that are not worth a word."""
+    """A flag of kube-proxy without effect. `usual`: values for which no note is printed."""
 
     name: str
     reason: str
@@ -95,10 +95,10 @@ _IGNORED_FLAGS: tuple[IgnoredFlag, ...] = (
     IgnoredFlag("--proxy-mode", "there is one mode, nftables maps", usual=("", "nftables")),
     IgnoredFlag(
         "--feature-gates",
-        "the gates of kube-proxy switch nothing here; use --external-ips for AllowServiceExternalIPs",
+        "kube-proxy's gates have no effect here; use --external-ips for AllowServiceExternalIPs",
         usual=("",),
     ),
-    IgnoredFlag("--kube-api-content-type", "the agent always speaks JSON to the API server"),
+    IgnoredFlag("--kube-api-content-type", "the agent always uses JSON with the API server"),
     IgnoredFlag("--kube-api-qps", _UNTHROTTLED, usual=("5",)),
     IgnoredFlag("--kube-api-burst", _UNTHROTTLED, usual=("10",)),
     IgnoredFlag("--profiling", "there are no Go profiles of this process", usual=("false",)),
@@ -114,7 +114,7 @@ _IGNORED_FLAGS: tuple[IgnoredFlag, ...] = (
     IgnoredFlag("--ipvs-sync-period", _NO_IPVS, usual=("30s",)),
     IgnoredFlag("--ipvs-min-sync-period", _NO_IPVS, usual=("0s",)),
     IgnoredFlag("--ipvs-scheduler", "endpoints are chosen uniformly at random", usual=("", "rr")),
-    IgnoredFlag("--ipvs-exclude-cidrs", "IPVS services of others are never touched", usual=("",)),
+    IgnoredFlag("--ipvs-exclude-cidrs", "IPVS services of other programs are never changed", usual=("",)),
     IgnoredFlag("--ipvs-strict-arp", "load-balancer addresses are not put on an interface", usual=("false",)),
     IgnoredFlag("--ipvs-tcp-timeout", _NO_IPVS, usual=("0s",)),
     IgnoredFlag("--ipvs-tcpfin-timeout", _NO_IPVS, usual=("0s",)),
@@ -128,7 +128,7 @@ IGNORED_FLAGS: Mapping[str, IgnoredFlag] = MappingProxyType({flag.name: flag for
 
 
 def read_flags(given: Mapping[str, str]) -> Layer:
-    """What the flags say; `given` is the text of each by its name (a key of FLAGS or of IGNORED_FLAGS)."""
+    """Returns the settings of the flags; `given` is the text of each by its name (a key of FLAGS or IGNORED_FLAGS)."""
     layer = Layer()
     for name, text in given.items():
         origin = Origin(f"flag {name}")
@@ -151,7 +151,7 @@ def read_flags(given: Mapping[str, str]) -> Layer:
 
 
 def _level(text: str) -> str:
-    """The log level of ``-v 4``; Go's flag package also takes ``-v=4``."""
+    """Returns the log level for ``-v 4``; Go's flag package also accepts ``-v=4``."""
     digits = text.removeprefix("=")
     if not (digits.isascii() and digits.isdigit()):
         raise ValueError(f"must be a number from 0 up, not {digits!r}")

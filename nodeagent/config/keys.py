@@ -1,4 +1,4 @@
-"""The options as a flat list of keys: what files, environment variables and flags are matched against."""
+"""The options as a flat list of keys, for files, environment variables and flags."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -45,12 +45,12 @@ class Key:
         return f"NODEAGENT_{self.group}_{self.attribute}".upper()
 
     def value_in(self, config: Options) -> object:
-        """The value that `config` has for this option."""
+        """Returns the value of this option in `config`."""
         return getattr(getattr(config, self.group), self.attribute)
 
 
 def groups() -> Iterator[tuple[str, type[Group]]]:
-    """The groups of options in the order of the reference, by their file key."""
+    """Yields the groups of options in the order of the reference, by their file key."""
     for name, field in Options.model_fields.items():
         assert isinstance(field.annotation, type)
         assert issubclass(field.annotation, Group)
@@ -58,7 +58,7 @@ def groups() -> Iterator[tuple[str, type[Group]]]:
 
 
 def plain(value: object) -> object:
-    """`value` as a YAML file would hold it: None, booleans, numbers, text, lists."""
+    """Returns `value` as a YAML file has it: None, booleans, numbers, text, lists."""
     match value:
         case BindAddress() | StubServer() | Duration() | Path():
             return str(value)
@@ -71,14 +71,14 @@ def plain(value: object) -> object:
 
 
 def plain_option(key: Key, value: object) -> object:
-    """Like `plain`, for the value of an option: a server that is off is written as an empty string."""
+    """Like `plain`, for the value of an option: a disabled server is an empty string."""
     return "" if value is None and isinstance(key.default, BindAddress | Path) else plain(value)
 
 
 def parse_text(form: Form, text: str) -> object:
-    """What a file would hold where a flag or a variable says `text`.
+    """Returns what a file would have for the text of a flag or a variable.
 
-    Raises ValueError when it is no boolean (as Go's ParseBool reads them) or no number.
+    Raises ValueError if it is no boolean (as Go's ParseBool reads them) or no number.
     """
     match form:
         case Form.SWITCH:

@@ -1,13 +1,13 @@
 """Reads kube-proxy's own configuration file, unchanged.
 
-Which of its fields apply is in kube_proxy_fields.py. Decided here, because it needs more than one field:
+kube_proxy_fields.py lists which fields apply. Decided here, because it needs more than one field:
 
-- `traffic.masqueradeAll` is on when ``nftables.masqueradeAll`` is, or when ``iptables.masqueradeAll`` is and the file's
-  mode is iptables (or unset) or ipvs, where kube-proxy reads it.
+- `traffic.masqueradeAll` is on if ``nftables.masqueradeAll`` is, or if ``iptables.masqueradeAll`` is and the file's
+  mode is iptables (or unset) or ipvs, in which kube-proxy reads it.
 - The periods of the ``iptables`` and ``ipvs`` sections never apply: they pace programs that nodeagent does not run.
-- With an IPv6 ``bindAddress`` the servers listen on ``[::]`` and ``[::1]`` by default, as kube-proxy's do.
+- With an IPv6 ``bindAddress`` the servers listen on ``[::]`` and ``[::1]`` by default, like kube-proxy's.
 - Of the feature gates ``AllowServiceExternalIPs`` applies, as `traffic.externalIPs`.
-- ``localhost`` in ``nodePortAddresses`` is ignored as long as other addresses are left.
+- ``localhost`` in ``nodePortAddresses`` is ignored if there are other addresses.
 """
 
 from nodeagent.config.config_problems import ConfigProblem, IgnoredField
@@ -24,28 +24,28 @@ _DEBUG_VERBOSITY = 4  # klog: 0 to 3 is for operators, 4 and more for debugging 
 
 
 def level_of_verbosity(verbosity: int) -> str:
-    """The log level that stands for klog's ``-v``."""
+    """Returns the log level for klog's ``-v``."""
     return "debug" if verbosity >= _DEBUG_VERBOSITY else "info"
 
 
 def read_kube_proxy_configuration(document: Located) -> Layer:
-    """What a KubeProxyConfiguration sets, what in it is wrong, and what has no effect."""
+    """Returns what a KubeProxyConfiguration sets, its errors, and its fields without effect."""
     return _Import().run(document)
 
 
 class _Import:
-    """One file on its way into a layer."""
+    """Converts one file into a layer."""
 
     def __init__(self) -> None:
         self._layer = Layer()
-        self._said: dict[str, Located] = {}
+        self._fields: dict[str, Located] = {}
 
     def run(self, document: Located) -> Layer:
         self._collect(document, "")
         mode = self._text("mode")
         if mode not in _MODES:
             self._problem("mode", "must be iptables, ipvs or nftables, or left out")
-        for path, located in self._said.items():
+        for path, located in self._fields.items():
             field = KUBE_PROXY_FIELDS[path]
             if field.becomes:
                 self._apply(field, located, mode)
@@ -58,7 +58,7 @@ class _Import:
         return self._layer
 
     def _collect(self, section: Located, prefix: str) -> None:
-        """Keeps every field that is set and of the right type."""
+        """Keeps every field that is set and has the right type."""
         entries = section.entries()
         if entries is None:
             self._layer.problems.append(ConfigProblem(section.origin, prefix.rstrip("."), "must be a mapping"))
@@ -81,13 +81,13 @@ class _Import:
         if reason:
             self._layer.problems.append(ConfigProblem(located.origin, field.path, reason))
         elif field.pointer or not _is_zero(field.type, value):
-            self._said[field.path] = located
+            self._fields[field.path] = located
 
     def _apply(self, field: KubeProxyField, located: Located, mode: str) -> None:
         value = located.plain
         match field.path:
             case "iptables.masqueradeAll" if mode == "nftables":
-                self._ignore(field.path, "it is for the iptables and ipvs modes, and mode is nftables")
+                self._ignore(field.path, "it is for the iptables and ipvs modes, but mode is nftables")
                 return
             case "clusterCIDR":
                 value = [cidr.strip() for cidr in self._text(field.path).split(",")]
@@ -128,35 +128,35 @@ class _Import:
         )
 
     def _listen_as_bound(self) -> None:
-        """kube-proxy's getDefaultAddresses: servers listen in the family of bindAddress unless configured otherwise."""
+        """Like kube-proxy's getDefaultAddresses: servers listen in bindAddress's family unless configured otherwise."""
         address = parse_address(self._text("bindAddress"))
         if address is None or family_of(address) is not Family.IPV6:
             return
         for path, text in (("healthzBindAddress", "[::]:10256"), ("metricsBindAddress", "[::1]:10249")):
-            if path not in self._said:
+            if path not in self._fields:
                 key = KUBE_PROXY_FIELDS[path].becomes
-                self._layer.settings[key] = Setting(text, self._said["bindAddress"].origin, "bindAddress")
+                self._layer.settings[key] = Setting(text, self._fields["bindAddress"].origin, "bindAddress")
 
     def _warn_of_node_ports(self, mode: str) -> None:
-        if mode != "nftables" and "nodePortAddresses" not in self._said:
+        if mode != "nftables" and "nodePortAddresses" not in self._fields:
             self._layer.warnings.append(
                 f"node ports answer at the node's primary addresses only; kube-proxy in mode {mode or 'iptables'} answers "
                 f"at every address of the node (nodePortAddresses: [{ALL}])"
             )
 
     def _text(self, path: str) -> str:
-        located = self._said.get(path)
+        located = self._fields.get(path)
         return str(located.value) if located is not None else ""
 
     def _problem(self, path: str, reason: str) -> None:
-        self._layer.problems.append(ConfigProblem(self._said[path].origin, path, reason))
+        self._layer.problems.append(ConfigProblem(self._fields[path].origin, path, reason))
 
     def _ignore(self, path: str, reason: str) -> None:
-        self._layer.ignored.append(IgnoredField(path, reason, self._said[path].origin))
+        self._layer.ignored.append(IgnoredField(path, reason, self._fields[path].origin))
 
 
 def _type_problem(expected: GoType, value: object) -> str:
-    """Why `value` is not of the type; empty when it is."""
+    """Returns why `value` does not have the type; empty if it has."""
     number = isinstance(value, int) and not isinstance(value, bool)
     text = isinstance(value, str)
     match expected:
@@ -207,7 +207,7 @@ def _is_usual(field: KubeProxyField, value: object) -> bool:
 
 
 def _one_per_family(cidrs: list[str]) -> bool:
-    """Whether kube-proxy takes the list; one that is not made of CIDRs passes, to be refused CIDR by CIDR."""
+    """Returns whether kube-proxy accepts the list; a list with invalid CIDRs passes, because each is refused later."""
     if any(parse_network(cidr) is None for cidr in cidrs):
         return True
     return len({family_of(cidr) for cidr in cidrs}) == len(cidrs)

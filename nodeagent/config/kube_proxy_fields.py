@@ -1,7 +1,7 @@
-"""Every field of kube-proxy's KubeProxyConfiguration, and what becomes of it here.
+"""Every field of kube-proxy's KubeProxyConfiguration, and its meaning here.
 
-Names, types and defaults: k8s.io/kube-proxy/config/v1alpha1 and k8s.io/component-base/logs/api/v1, Kubernetes 1.36.
-A zero value (``""``, ``0``, ``0s``, ``false``, an empty list) means "not set" there, except in pointer fields, where
+Names, types and defaults: k8s.io/kube-proxy/config/v1alpha1 and k8s.io/component-base/logs/api/v1, Kubernetes 1.36. A
+zero value (``""``, ``0``, ``0s``, ``false``, an empty list) means "not set" there, except in pointer fields, in which
 only null does. kubeadm writes every field with its zero value.
 """
 
@@ -15,7 +15,7 @@ KUBE_PROXY_KIND = "KubeProxyConfiguration"
 
 
 class GoType(Enum):
-    """The type of a field, as a reason says it: "must be …"."""
+    """The type of a field, as used in error texts: "must be …"."""
 
     STRING = "a string"
     BOOL = "true or false"
@@ -33,8 +33,8 @@ class GoType(Enum):
 class KubeProxyField:
     """One field. Either it `becomes` an option of ours, or it has no effect, for `reason`.
 
-    `usual`: values of a field without effect that are not worth a word besides the zero value, because they are the
-    default or say what happens anyway.
+    `usual`: values of a field without effect for which no note is printed, in addition to the zero value, because they
+    are the default or what happens anyway.
     """
 
     path: str
@@ -48,13 +48,13 @@ class KubeProxyField:
 _NO_MARKS = "no packet marks are used"
 _NO_IPTABLES = "iptables is not used; changes are programmed at once, dataplane.minSyncPeriod would delay them"
 _NO_IPVS = "IPVS is not used"
-_JSON = "the agent always speaks JSON to the API server"
+_JSON = "the agent always uses JSON with the API server"
 _UNTHROTTLED = "the agent makes a handful of long requests, which are not throttled"
 _UNBUFFERED = "log lines are written at once, to standard error"
 _WINDOWS = "it is for Windows"
 
 _FIELDS: tuple[KubeProxyField, ...] = (
-    KubeProxyField("featureGates", GoType.BOOLS, reason="only AllowServiceExternalIPs switches something here"),
+    KubeProxyField("featureGates", GoType.BOOLS, reason="only AllowServiceExternalIPs has an effect here"),
     KubeProxyField("clientConnection.kubeconfig", GoType.STRING, becomes="source.kubeconfig"),
     KubeProxyField("clientConnection.acceptContentTypes", GoType.STRING, reason=_JSON),
     KubeProxyField(
@@ -109,7 +109,7 @@ _FIELDS: tuple[KubeProxyField, ...] = (
     KubeProxyField("ipvs.syncPeriod", GoType.DURATION, reason=_NO_IPVS, usual=("30s",)),
     KubeProxyField("ipvs.minSyncPeriod", GoType.DURATION, reason=_NO_IPVS),
     KubeProxyField("ipvs.scheduler", GoType.STRING, reason="endpoints are chosen uniformly at random", usual=("rr",)),
-    KubeProxyField("ipvs.excludeCIDRs", GoType.STRINGS, reason="IPVS services of others are never touched"),
+    KubeProxyField("ipvs.excludeCIDRs", GoType.STRINGS, reason="IPVS services of other programs are never changed"),
     KubeProxyField(
         "ipvs.strictARP",
         GoType.BOOL,

@@ -1,4 +1,4 @@
-"""What one layer (a file, the environment, the flags) says, before it is checked and merged."""
+"""The settings of one layer (a file, the environment, the flags), before they are checked and merged."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from nodeagent.config.config_problems import ConfigProblem, IgnoredField, Origin
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A value for one option, as a file of ours would hold it.
+    """A value for one option, as our own kind of file would have it.
 
-    `key` is what the option is called at `origin`; `elements` are the places of a list's items where they are known.
+    `key` is the option's name at `origin`; `elements` are the origins of a list's items if they are known.
     """
 
     value: object
@@ -22,7 +22,7 @@ class Setting:
 
 @dataclass(slots=True)
 class Layer:
-    """Settings by option path (``traffic.masqueradeAll``), and everything there is to say about the rest."""
+    """Settings by option path (``traffic.masqueradeAll``), with errors, ignored fields and warnings."""
 
     settings: dict[str, Setting] = field(default_factory=dict)
     problems: list[ConfigProblem] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Layer:
 
 
 def unknown_key(origin: Origin, path: str, known: Iterable[str]) -> ConfigProblem:
-    """The problem of a key nobody knows, with the likeliest one that was meant."""
+    """Returns the problem of an unknown key, with the most similar known one."""
     candidates = tuple(known)
     last = path.rpartition(".")[2]
     elsewhere = [candidate for candidate in candidates if candidate.rpartition(".")[2].lower() == last.lower()]

@@ -1,4 +1,4 @@
-"""Layers to configuration: flags over environment over file over defaults, and where each value came from."""
+"""Merges layers: flags win over environment, environment over file, file over defaults; each value keeps its origin."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,17 +20,16 @@ from nodeagent.config.layer import Layer, Setting
 from nodeagent.config.options import Group, NodeConfig, Options
 
 _DEFAULT = Origin("default")
-_NAME_FOR_CHECKING = "unnamed"  # lets the rest be checked when the name is wrong; never leaves this file
+_NAME_FOR_CHECKING = "unnamed"  # so that the rest is checked although the name is wrong; never returned
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """A configuration that can be used.
+    """A validated configuration.
 
-    origins: for every option path (``traffic.masqueradeAll``) where its value came from: ``default``,
-    ``file svc.yaml:12``, ``env NODEAGENT_…``, ``flag --masquerade-all``.
-    ignored: what kube-proxy would heed and the agent does not; to be said once at start.
-    warnings: what is allowed and likely not what was meant, one line each.
+    origins: for every option path (``traffic.masqueradeAll``) the origin of its value: ``default``, ``file
+    svc.yaml:12``, ``env NODEAGENT_…``, ``flag --masquerade-all``. ignored: settings of kube-proxy that have no effect
+    here; to be logged once at start. warnings: settings that are allowed but probably mistakes, one line each.
     """
 
     config: AgentConfig
@@ -42,13 +41,12 @@ class LoadedConfig:
 def load_config(
     *, file: Path | None, environment: Mapping[str, str], flags: Mapping[str, str], hostname: str
 ) -> LoadedConfig:
-    """The configuration that these layers make together.
+    """Returns the configuration that these layers make together.
 
-    file: the value of ``--config``; without it, that of NODEAGENT_CONFIG in `environment`, if any.
-    flags: the text of each flag by its name, as in `nodeagent.config.flags`.
-    hostname: the operating system's, for `node.name`.
+    file: the value of ``--config``; if None, that of NODEAGENT_CONFIG in `environment`, if set. flags: the text of each
+    flag by its name, as in `nodeagent.config.flags`. hostname: the operating system's, for `node.name`.
 
-    Raises ConfigError with everything that is wrong in any layer, also with values that another layer overrides.
+    Raises ConfigError with all errors of all layers, also in values that another layer overrides.
     """
     named = environment.get(CONFIG_VARIABLE)
     path = file or (Path(named) if named else None)
@@ -80,7 +78,7 @@ def load_config(
 
 
 def _layer_of_file(path: Path | None, problems: list[ConfigProblem]) -> Layer:
-    """The file's layer; of a file that cannot be read at all only its problems, so that flags are still checked."""
+    """Returns the file's layer; if the file cannot be read, only records its problems, so that flags are still checked."""
     if path is None:
         return Layer()
     try:
@@ -91,7 +89,7 @@ def _layer_of_file(path: Path | None, problems: list[ConfigProblem]) -> Layer:
 
 
 def _wrong_values(layer: Layer) -> Iterator[tuple[str, list[ConfigProblem]]]:
-    """Option paths whose value in this layer is wrong, each with its problems."""
+    """Yields the option paths with a wrong value in this layer, each with its problems."""
     for name, group in groups():
         values = {key.name: layer.settings[key.path].value for key in _keys_of(name) if key.path in layer.settings}
         found: dict[str, list[ConfigProblem]] = {}
@@ -119,7 +117,7 @@ def _errors(group: type[Group], values: Mapping[str, object]) -> list[ErrorDetai
 
 
 def _problem(setting: Setting, error: ErrorDetails) -> ConfigProblem:
-    """One error of pydantic as one line; inside a list it is at the item's own line."""
+    """Returns one error of pydantic as one line; inside a list it has the item's own line."""
     index = error["loc"][1] if len(error["loc"]) > 1 else None
     origin = setting.origin
     if isinstance(index, int) and index < len(setting.elements):
@@ -138,7 +136,7 @@ def _keys_of(group: str) -> Iterator[Key]:
 
 
 def _options(merged: Mapping[str, Setting]) -> Options:
-    """All options from values that are each right, before they are held against each other."""
+    """Returns all options from valid values, before contradictions are checked."""
     parts: dict[str, Group] = {}
     for name, group in groups():
         values = {key.name: merged[key.path].value for key in _keys_of(name) if key.path in merged}
@@ -147,7 +145,7 @@ def _options(merged: Mapping[str, Setting]) -> Options:
 
 
 def _contradictions(options: Options, merged: Mapping[str, Setting], bad: set[str]) -> Iterator[ConfigProblem]:
-    """Contradictions between values that stand; those that hang on a wrong value would only confuse."""
+    """Yields contradictions between valid values; those with a wrong value would only confuse."""
     for key, others, reason in contradictions(options):
         if not bad.intersection((key, *others)):
             setting = next((merged[path] for path in (key, *others) if path in merged), None)

@@ -1,7 +1,7 @@
 """Every option of the agent: its name, unit, default and meaning.
 
-Python names are snake_case, file keys camelCase; docs/config.md is generated from this file. An `AgentConfig` that
-exists (`agent_config.py`) is usable: values are checked one by one by their types, and then against each other.
+Python names are snake_case, file keys camelCase; docs/config.md is generated from this file. An existing `AgentConfig`
+(`agent_config.py`) is valid: values are checked one by one by their types, and then against each other.
 """
 
 from pathlib import Path
@@ -56,13 +56,13 @@ _ACRONYMS = {"cidrs": "CIDRs", "ips": "IPs", "api": "API"}
 
 
 def camel_case(name: str) -> str:
-    """The file key of a Python name, with acronyms as the Kubernetes API writes them (``clusterCIDRs``)."""
+    """Returns the file key of a Python name, with acronyms as in the Kubernetes API (``clusterCIDRs``)."""
     first, *others = name.split("_")
     return first + "".join(_ACRONYMS.get(word, word.capitalize()) for word in others)
 
 
 def option(default: object, unit: str, description: str) -> Any:
-    """A documented field. `unit` is what the value counts or how it is written, for the reference."""
+    """Returns a documented field. `unit`: what the value counts or how it is written, for the reference."""
     return Field(default=default, description=description, json_schema_extra={"unit": unit})
 
 
@@ -71,7 +71,7 @@ def _seconds(count: int) -> Duration:
 
 
 class Group(BaseModel):
-    """Options that belong together."""
+    """A group of options."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=camel_case, populate_by_name=True, validate_default=False
@@ -79,8 +79,8 @@ class Group(BaseModel):
 
 
 class SourceConfig(Group):
-    """Where Services and endpoints come from. With neither kubeconfig, master nor manifests: the API server and
-    service account of the pod the agent runs in."""
+    """Where Services and endpoints come from. Without kubeconfig, master and manifests: the API server and service
+    account of the pod in which the agent runs."""
 
     kubeconfig: AnyPath = option(None, "path", "Kubeconfig file with the API server's address and credentials.")
     context: AnyText = option(None, "name", "Context of the kubeconfig file; unset: its current-context.")
@@ -98,7 +98,7 @@ class SourceConfig(Group):
     endpoints_api: EndpointsApi = option(
         EndpointsApi.AUTO,
         "",
-        "Which API endpoints are read from. `auto`: EndpointSlices where the server has them, Endpoints otherwise.",
+        "The API from which endpoints are read. `auto`: EndpointSlices if the server has them, Endpoints otherwise.",
     )
     snapshot: AnyPath = option(
         None,
@@ -114,86 +114,86 @@ class SourceConfig(Group):
     resync_period: Period = option(
         _seconds(900),
         "duration",
-        "How often all objects are looked at again, changed or not (kube-proxy's configSyncPeriod).",
+        "How often all objects are translated again, changed or not (kube-proxy's configSyncPeriod).",
     )
 
 
 class NodeConfig(Group):
-    """Which node this is."""
+    """The identity of this node."""
 
     name: NodeName = Field(
-        description="Name of the Node object; blanks around it are removed and letters lower-cased. "
+        description="Name of the Node object; surrounding blanks are removed and letters lower-cased. "
         "Unset: the host name of the operating system.",
         json_schema_extra={"unit": "name"},
     )
     address: AddressOverride = option(
         None,
         "IP address",
-        "Primary address of the node, in place of the Node object's (kube-proxy's bindAddress; nothing is bound to "
+        "Primary address of the node, instead of the Node object's (kube-proxy's bindAddress; nothing is bound to "
         "it), and the source of the node's own connections to ClusterIPs. `0.0.0.0` and `::` mean unset.",
     )
     families: Families = option(
-        "auto", "`auto` or a list of `IPv4`, `IPv6`", "IP families that are programmed. `auto`: all the kernel has."
+        "auto", "`auto` or a list of `IPv4`, `IPv6`", "IP families that are programmed. `auto`: all that the kernel has."
     )
 
 
 class TrafficConfig(Group):
-    """Which connections are captured, and which have their source rewritten."""
+    """Which connections are captured, and which get another source address."""
 
     detect_local_mode: DetectLocalMode = option(
         DetectLocalMode.CLUSTER_CIDR,
         "",
-        "How connections from pods are recognised: by source in `clusterCIDRs` (none given: not at all) or in the "
-        "Node's podCIDRs, by arrival on `bridgeInterface`, or on an interface named `interfaceNamePrefix`….",
+        "How connections from pods are recognised: by source in `clusterCIDRs` (if empty: not at all) or in the "
+        "Node's podCIDRs, by arrival on `bridgeInterface`, or on an interface whose name begins with `interfaceNamePrefix`.",
     )
     cluster_cidrs: Cidrs = option((), "list of CIDRs", "Addresses of the cluster's pods, for mode `ClusterCIDR`.")
     bridge_interface: AnyInterface = option(
-        None, "interface name", "Bridge the pods are attached to, for mode `BridgeInterface`."
+        None, "interface name", "Bridge of the pods, for mode `BridgeInterface`."
     )
     interface_name_prefix: AnyInterfacePrefix = option(
-        None, "text", "How the names of the pods' interfaces begin, for mode `InterfaceNamePrefix`."
+        None, "text", "Prefix of the names of the pods' interfaces, for mode `InterfaceNamePrefix`."
     )
     masquerade_all: Switch = option(
-        False, "true or false", "Rewrite the source of every connection to a ClusterIP, also of those from pods."
+        False, "true or false", "Replace the source address of every connection to a ClusterIP, also of those from pods."
     )
     service_cidrs: Cidrs = option(
         (),
         "list of CIDRs",
-        "Ranges of ClusterIPs in addition to those of the cluster's ServiceCIDR objects; addresses in them that no "
-        "service has are dropped. A range that overlaps with `clusterCIDRs`, or holds an address or a gateway of this "
-        "machine, is refused.",
+        "Ranges of ClusterIPs in addition to those of the cluster's ServiceCIDR objects; packets to addresses "
+        "in them that no service has are dropped. A range that overlaps with `clusterCIDRs`, or contains an address or a "
+        "gateway of this machine, is refused.",
     )
     external_ips: Switch = option(
         True,
         "true or false",
-        "Capture `externalIPs`. A user who may write a Service can take over with them any address outside the ranges of "
+        "Capture `externalIPs`. With them, a user who may write a Service can take over any address outside the ranges of "
         "ClusterIPs (CVE-2020-8554).",
     )
     node_port_addresses: NodePortAddresses = option(
         (PRIMARY,),
         "list of CIDRs, `primary`, `all`",
         "Addresses of the node at which node ports answer: those inside the CIDRs, the Node's own (`primary`), or "
-        "every local one (`all`). An empty list is `primary`. Loopback addresses never answer, and the keyword "
+        "every local one (`all`). An empty list is `primary`. Node ports never answer on loopback addresses; the keyword "
         "`localhost` is refused.",
     )
     protected_ports: Ports = option(
         (22, 10249, 10250, 10256),
         "list of TCP ports",
-        "Ports of the node itself, such as those of SSH and the kubelet: external IPs and load-balancer addresses that are "
-        "addresses of the node are not captured there, and no node port answers. The API server's port counts too, unless "
-        "it is 443. An empty list protects the way to the API server alone.",
+        "Ports of the node itself, such as those of SSH and the kubelet: at these ports, external IPs and load-balancer "
+        "addresses that belong to the node are not captured, and no node port answers. The API server's port is protected, "
+        "too, unless it is 443. An empty list protects only the connection to the API server.",
     )
 
 
 class DataplaneConfig(Group):
-    """How services get into the kernel, and how often."""
+    """How services are programmed in the kernel, and how often."""
 
     table_ownership: TableOwnership = option(
         TableOwnership.AUTO,
         "",
-        "`owned`: no other process can change or flush the tables while the agent lives, and an `nft flush ruleset` by "
-        "others skips them (kernel 6.9 or later). `plain`: ordinary tables, repaired when changed. `auto`: owned "
-        "where the kernel can.",
+        "`owned`: no other process can change or flush the tables while the agent runs; an `nft flush ruleset` skips "
+        "them (kernel 6.9 or later). `plain`: ordinary tables, repaired when another program changes them. `auto`: owned "
+        "if the kernel supports it.",
     )
     interface_name: Interface = option(
         "nodeagent0", "interface name", "Name of the dummy interface that carries the ClusterIPs."
@@ -202,85 +202,84 @@ class DataplaneConfig(Group):
         True, "true or false", "Put the ClusterIPs on that interface, so that the node itself can reach them."
     )
     min_sync_period: Pause = option(
-        _seconds(0), "duration", "Shortest time from the end of a sync to the next; changes in between are collected."
+        _seconds(0), "duration", "Shortest time from the end of a sync to the next one; changes in between are collected."
     )
     sync_period: Period = option(
         _seconds(30),
         "duration",
-        "Longest time until a failed sync is tried again. `/healthz` fails when a change waits for more than twice it.",
+        "Longest time until a failed sync is retried. `/healthz` fails if a change waits for more than twice this time.",
     )
     full_sync_period: Pause = option(
-        _seconds(3600), "duration", "How often all is read back from the kernel and compared; `0s`: never."
+        _seconds(3600), "duration", "How often everything is read back from the kernel and compared; `0s`: never."
     )
     counters: Switch = option(True, "true or false", "Count packets and bytes of new connections per frontend.")
     endpoint_counters: Switch = option(
         False,
         "true or false",
-        "Count how often each endpoint of a frontend is picked, too. A table without these counters is replaced by one with "
-        "them, and the other way round.",
+        "Also count how often each endpoint of a frontend is picked. A change of this option replaces the table.",
     )
 
 
 class ConntrackConfig(Group):
-    """Sysctls of connection tracking, written at start when they differ. 0 leaves a value as it is."""
+    """Sysctls of connection tracking, written at start if they differ. 0 leaves a value unchanged."""
 
     max_per_core: Count = option(
-        32768, "entries per CPU core", "Size of the connection table; 0: the table is left as it is, `min` too."
+        32768, "entries per CPU core", "Size of the connection table; 0: the size is not changed, and `min` has no effect."
     )
-    min: Count = option(131072, "entries", "Least size of the connection table, however few cores there are.")
+    min: Count = option(131072, "entries", "Smallest size of the connection table, for machines with few cores.")
     tcp_established_timeout: KernelTimeout = option(
-        _seconds(86400), "duration", "How long an idle established TCP connection is remembered."
+        _seconds(86400), "duration", "How long an idle established TCP connection is kept."
     )
     tcp_close_wait_timeout: KernelTimeout = option(
-        _seconds(3600), "duration", "How long a half-closed TCP connection (CLOSE_WAIT) is remembered."
+        _seconds(3600), "duration", "How long a half-closed TCP connection (CLOSE_WAIT) is kept."
     )
     tcp_be_liberal: Switch = option(
-        False, "true or false", "Do not call TCP packets outside the window invalid; false leaves the sysctl alone."
+        False, "true or false", "Do not treat TCP packets outside the window as invalid; false leaves the sysctl unchanged."
     )
-    udp_timeout: KernelTimeout = option(_seconds(0), "duration", "How long a UDP flow without an answer is remembered.")
-    udp_stream_timeout: KernelTimeout = option(_seconds(0), "duration", "How long an answered UDP flow is remembered.")
+    udp_timeout: KernelTimeout = option(_seconds(0), "duration", "How long a UDP flow without an answer is kept.")
+    udp_stream_timeout: KernelTimeout = option(_seconds(0), "duration", "How long an answered UDP flow is kept.")
 
 
 class DnsConfig(Group):
-    """Cluster DNS on the node, answered from the agent's own objects by a process of its own (docs/dns.md)."""
+    """Cluster DNS on the node, answered from the agent's objects by a separate process (docs/dns.md)."""
 
     enabled: Switch = option(
-        False, "true or false", "Answer names of Services. Headless Services and their slices are followed then, too."
+        False, "true or false", "Answer names of Services. Then headless Services and their slices are followed, too."
     )
     listen: DnsAddresses = option(
         (),
-        "list of IP:port; port 53 when left out",
-        "Where queries are answered, by UDP and TCP: the ClusterIP of the DNS Service, addresses of the node, and others of "
+        "list of IP:port; port 53 if omitted",
+        "Where queries are answered, by UDP and TCP: the ClusterIP of the DNS Service, addresses of the node, and others in "
         "service ranges, 169.254.0.0/16 and fd00::/8, which are put on the service interface. No wildcards: an answer must "
-        "come from the address that was asked.",
+        "come from the address to which the query was sent.",
     )
     zones: DnsZones = option(
-        ("cluster.local",), "list of names", "The cluster's zones; the first one stands in PTR records."
+        ("cluster.local",), "list of names", "The cluster's zones; PTR records use the first one."
     )
     upstreams: DnsAddresses = option(
         (),
-        "list of IP:port; port 53 when left out",
-        "Resolvers of all other names, in their order. None: those of /etc/resolv.conf, which is followed.",
+        "list of IP:port; port 53 if omitted",
+        "Resolvers for all other names, in this order. If empty: those of /etc/resolv.conf, which is watched.",
     )
     stub_zones: StubServers = option(
         (),
         "list of ZONE=IP:port, or a mapping of zones to lists of IP:port",
-        "Who is asked for the names of a zone instead of `upstreams`, in this order; of several zones the longest counts.",
+        "Resolvers for the names of a zone instead of `upstreams`, in this order; of several zones the longest one is used.",
     )
     pods: PodNames = option(
         PodNames.INSECURE,
         "",
         "Names of pods like `10-244-1-5.default.pod.cluster.local`. `insecure`: every address; `verified`: those of "
-        "running pods, all of which are followed then; `disabled`: none.",
+        "running pods (then all pods are followed); `disabled`: none.",
     )
     autopath: Switch = option(
         False,
         "true or false",
-        "Answer a pod's first search step by what its whole search path leads to: 2 queries instead of 8 for a name "
-        "outside the cluster. The node's pods are followed then.",
+        "Answer a pod's first search step with the result of its whole search path: 2 queries instead of 8 for a name "
+        "outside the cluster. Then the node's pods are followed.",
     )
     query_log: Count = option(
-        0, "queries", "One of so many queries is written to the log, with its answer's rcode, size and time; 0: none."
+        0, "queries", "One of this many queries is logged, with its answer's rcode, size and time; 0: none."
     )
     handover: Pause = option(
         _seconds(0),
@@ -291,51 +290,51 @@ class DnsConfig(Group):
     clients: Cidrs = option(
         (),
         "list of CIDRs",
-        "Whose queries are answered, beside pods and the node. Where it is not said which addresses pods have "
-        "(traffic.clusterCIDRs), all private ones are served.",
+        "Clients whose queries are answered, in addition to pods and the node. If the addresses of pods are not known "
+        "(traffic.clusterCIDRs), all private addresses are served.",
     )
 
 
 class ReportingConfig(Group):
-    """Where the agent tells how it is."""
+    """Where the agent reports its state."""
 
     healthz_bind_address: HealthzAddress = option(
         BindAddress(ANY_IPV4, 10256),
-        'IP:port; port 10256 when left out; `""` = off',
+        'IP:port; port 10256 if omitted; `""` = off',
         "Where `/healthz` and `/livez` are served; cloud load balancers probe port 10256.",
     )
     metrics_bind_address: MetricsAddress = option(
         BindAddress("127.0.0.1", 10249),
-        'IP:port; port 10249 when left out; `""` = off',
+        'IP:port; port 10249 if omitted; `""` = off',
         "Where `/metrics`, `/proxyMode`, `/configz`, `/statusz`, `/readyz` and the status page are served, to every client that can connect.",
     )
     metrics_host_names: HostNames = option(
         (),
         "list of names",
-        "By which names the server at `metricsBindAddress` may be called, beside its addresses, `localhost`, the names of "
-        "the node and its host, and these with the domains of /etc/resolv.conf. Other names are answered 403: a page in "
-        "a browser could have made one mean this server.",
+        "Names by which clients may call the server at `metricsBindAddress`, in addition to its addresses, `localhost`, the "
+        "names of the node and its host, and these with the domains of /etc/resolv.conf. Other names get 403, because a page "
+        "in a browser could use DNS to make its own name lead to this server.",
     )
     metrics_services: Count = option(
         1000,
         "service ports",
-        "How many service ports have a series of their own in `/metrics`; the connections of the others are one sum.",
+        "How many service ports have their own series in `/metrics`; the connections of the others are one sum.",
     )
     metrics_endpoints: Count = option(
         1000,
         "endpoints of service ports",
-        "How many endpoints have a series of their own in `/metrics`, with `dataplane.endpointCounters`; the others are one sum.",
+        "How many endpoints have their own series in `/metrics`, with `dataplane.endpointCounters`; the others are one sum.",
     )
     bind_address_hard_fail: Switch = option(
         False,
         "true or false",
-        "Exit when `healthzBindAddress` or `metricsBindAddress` cannot be bound; otherwise binding is tried again.",
+        "Exit if `healthzBindAddress` or `metricsBindAddress` cannot be bound; otherwise binding is retried.",
     )
     socket: SocketPath = option(
         DEFAULT_SOCKET,
         'path; `""` = off',
-        "Unix socket, mode 0660, at which commands like `explain` ask this agent. An agent that finds it taken by that of "
-        "another network namespace listens beside it.",
+        "Unix socket, mode 0660, at which commands like `explain` ask this agent. If an agent of another network namespace "
+        "uses it, this agent listens at a path beside it.",
     )
     socket_group: AnyText = option(
         None, "name or number", "Group whose members may use the socket; unset: the group of the agent's process."
@@ -344,9 +343,9 @@ class ReportingConfig(Group):
 
 
 class LoggingConfig(Group):
-    """What is logged, and how."""
+    """What is logged, and in which format."""
 
-    level: AnyLogLevel = option(LogLevel.INFO, "", "Least severe log line that is written; in either case.")
+    level: AnyLogLevel = option(LogLevel.INFO, "", "Least severe log line that is written; upper or lower case.")
     format: LogFormat = option(LogFormat.TEXT, "", "Log lines as text or as one JSON object per line.")
 
 
@@ -354,15 +353,15 @@ class ProcessConfig(Group):
     """The process and its host."""
 
     oom_score_adj: OomScore = option(
-        -999, "-1000 to 1000", "Readiness of the kernel to kill the agent when memory runs out; -1000: never."
+        -999, "-1000 to 1000", "How willingly the kernel kills the agent when memory runs out; -1000: never."
     )
     manage_sysctls: Switch = option(
-        True, "true or false", "Set the sysctls the agent needs and those of `conntrack`; false: check and report only."
+        True, "true or false", "Set the sysctls that the agent needs and those of `conntrack`; false: only check and report."
     )
 
 
 class Options(Group):
-    """All options. Only `node.name` has no default of its own: the loader takes it from the host name.
+    """All options. Only `node.name` has no default: the loader takes it from the host name.
 
     Raises pydantic.ValidationError for values that are wrong by themselves.
     """

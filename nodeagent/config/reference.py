@@ -1,4 +1,4 @@
-"""Writes docs/config.md from the types, so that it cannot say anything else than the program does.
+"""Writes docs/config.md from the types, so that it cannot differ from the program.
 
 Regenerate with ``nodeagent config reference > docs/config.md``; a test compares the two.
 """
@@ -34,16 +34,16 @@ _HEAD = f"""\
 
 <!-- Generated from nodeagent/config by `nodeagent config reference`; do not edit. -->
 
-Every option can be said in a file, in an environment variable and, mostly, with a flag. A flag wins over the
-environment, the environment over the file, the file over the default. A wrong value is an error wherever it is said,
-also where something else overrides it, and all errors are reported at once, one line each:
+Every option can be set in a file, in an environment variable and, mostly, with a flag. A flag wins over the
+environment, the environment over the file, the file over the default. A wrong value is always an error,
+even if another layer overrides it. All errors are reported at once, one line each:
 
     svc.yaml:12: traffic.clusterCIDRs: '10.0.0.0/33' is not a CIDR (an address, a slash and a prefix length, like 10.0.0.0/8)
 
 - `nodeagent config show` prints every value and where it comes from, as a file that can be used again (`-o json` for
   programs).
-- `nodeagent config check` says whether a configuration can be used on this machine: exit code 0, or 2 with the errors.
-  Files and directories that it names must be there. What can be used and is likely a mistake is a `warning:`.
+- `nodeagent config check` reports whether a configuration can be used on this machine: exit code 0, or 2 with the errors.
+  Files and directories that it names must exist. A value that can be used but is probably a mistake is a `warning:`.
 
 ## Files
 
@@ -53,7 +53,7 @@ also where something else overrides it, and all errors are reported at once, one
 - `apiVersion: {KUBE_PROXY_API_VERSION}`, `kind: {KUBE_PROXY_KIND}`: kube-proxy's file, unchanged.
 - `apiVersion: v1`, `kind: ConfigMap` with one of these under the key `{CONFIG_MAP_KEY}`, as kubeadm keeps it.
 
-Unknown keys and keys that are there twice are errors. `null` is the same as leaving the key out.
+Unknown keys and repeated keys are errors. `null` is the same as omitting the key.
 
 ```yaml
 {EXAMPLE}```
@@ -67,9 +67,9 @@ Durations are written as Go writes them: numbers with a unit, `ns`, `us`, `ms`, 
 _KUBE_PROXY_HEAD = f"""\
 ## kube-proxy's file
 
-A `{KUBE_PROXY_KIND}` of Kubernetes 1.36 (or older) is taken as it is. A zero value (`""`, `0`, `0s`, `false`, `[]`,
+A `{KUBE_PROXY_KIND}` of Kubernetes 1.36 (or older) is accepted unchanged. A zero value (`""`, `0`, `0s`, `false`, `[]`,
 and `null`) means "not set", as kube-proxy reads it; in fields marked with `*` only `null` does. Fields without effect are
-listed at start and by `config show` when they are set to something else than their default.
+listed at start and by `config show` if their value is not the default.
 
 - `iptables.masqueradeAll` applies unless `mode` is `nftables`, where kube-proxy does not read it;
   `nftables.masqueradeAll` always does.
@@ -95,7 +95,7 @@ _FLAGS_HEAD = """\
 ## kube-proxy's flags
 
 kube-proxy's flags that have a meaning here are in the tables above. They override the file, whereas kube-proxy ignores
-most of its flags when it has one. The flags below are accepted and have no effect; a value other than the default is
+most of its flags when it has one. The flags below are accepted but have no effect; a value other than the default is
 listed at start.
 
 | Flag without effect | Because |
@@ -104,7 +104,7 @@ listed at start.
 
 
 def render_reference() -> str:
-    """The text of docs/config.md."""
+    """Returns the text of docs/config.md."""
     fields = KUBE_PROXY_FIELDS.values()
     return "".join(
         [
@@ -149,6 +149,6 @@ def _default(value: object) -> str:
 
 
 def _merged_rows(rows: Iterator[tuple[str, str]]) -> Iterator[str]:
-    """Rows of a table, neighbours with the same reason in one."""
+    """Yields rows of a table; neighbours with the same reason are merged."""
     for reason, same in groupby(rows, key=lambda row: row[1]):
         yield f"| {', '.join(f'`{name}`' for name, _ in same)} | {reason} |\n"

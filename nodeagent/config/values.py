@@ -1,7 +1,7 @@
-"""The values a configuration is made of: how each is written, read and checked.
+"""The values of a configuration: how each is written, read and checked.
 
-Every validator takes what a YAML file can hold (or the value itself) and raises ValueError with a reason that reads
-well after ``file:line: key: ``.
+Every validator takes what a YAML file can contain (or the value itself) and raises ValueError with a reason that
+follows ``file:line: key: ``.
 """
 
 import os
@@ -23,7 +23,7 @@ _LABEL_LENGTH = 63  # of a name in DNS, RFC 1035
 _INTERFACE_NAME_LENGTH = 15  # IFNAMSIZ in linux/if.h is 16 bytes with the closing NUL
 _FORBIDDEN_IN_INTERFACE_NAME = re.compile(r"[/:\s]")  # dev_valid_name(), net/core/dev.c
 _ZONE = re.compile(r"(?=.{1,200}$)[a-z0-9_]([a-z0-9_-]*[a-z0-9])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9])?)*")
-_NODE_NAME = re.compile(r"[^\s/,=]{1,253}")  # it must stand in a path and in a field selector
+_NODE_NAME = re.compile(r"[^\s/,=]{1,253}")  # it is used in a path and in a field selector
 
 ANY_IPV4 = "0.0.0.0"  # noqa: S104 - a value to compare with; nothing is bound here
 PRIMARY = "primary"
@@ -41,7 +41,7 @@ class DetectLocalMode(StrEnum):
 
 
 class EndpointsApi(StrEnum):
-    """Which API the endpoints are read from."""
+    """The API from which endpoints are read."""
 
     AUTO = "auto"
     ENDPOINT_SLICES = "endpointslices"
@@ -57,7 +57,7 @@ class TableOwnership(StrEnum):
 
 
 class PodNames(StrEnum):
-    """Which names of pods cluster DNS answers (CoreDNS's words)."""
+    """Which names of pods cluster DNS answers (CoreDNS's terms)."""
 
     INSECURE = "insecure"
     VERIFIED = "verified"
@@ -91,7 +91,7 @@ class BindAddress(NamedTuple):
 
 
 class StubServer(NamedTuple):
-    """A resolver that is asked for the names of one zone."""
+    """A resolver for the names of one zone."""
 
     zone: str
     server: BindAddress
@@ -166,7 +166,7 @@ def _dns_name(like: str, value: str) -> str:
 
 
 def _stub_zones(value: object) -> object:
-    """A list, from the mapping of zones to their servers as which files may have it."""
+    """Returns a list; files may also have a mapping of zones to their servers."""
     if not isinstance(value, Mapping):
         return value
     found = []
@@ -307,7 +307,7 @@ def _lower(value: object) -> object:
 
 
 def _split_at_commas(value: object) -> object:
-    """A text is a list, too: several were one text before, and one is usual."""
+    """Accepts text, too: earlier versions had several values in one text, and one value is usual."""
     return [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
 
 
@@ -316,7 +316,7 @@ def _empty_is_none(value: object) -> object:
 
 
 def bind_address(default_port: int) -> Callable[[object], BindAddress | None]:
-    """A validator of ``IP:port``; a bare IP gets `default_port`, empty text means that nothing listens."""
+    """Returns a validator of ``IP:port``; a bare IP gets `default_port`, empty text means that nothing listens."""
     return partial(_bind_address, default_port=default_port)
 
 

@@ -73,12 +73,12 @@ EITHER = "objects come either from a directory or from an API server"
         ),
         pytest.param(
             "node: {families: [IPv4], address: fd00::1}",
-            ["svc.yaml:3: node.address: fd00::1 is of no family in node.families (IPv4)"],
+            ["svc.yaml:3: node.address: fd00::1: its family is not in node.families (IPv4)"],
             id="address of another family",
         ),
         pytest.param(
             "node: {families: IPv6}\ntraffic: {clusterCIDRs: [10.0.0.0/8]}",
-            ["svc.yaml:4: traffic.clusterCIDRs: 10.0.0.0/8: none is of a family in node.families (IPv6)"],
+            ["svc.yaml:4: traffic.clusterCIDRs: 10.0.0.0/8: no family of these is in node.families (IPv6)"],
             id="pods of another family",
         ),
         pytest.param(

@@ -55,7 +55,7 @@ def test_all_problems_of_a_file_are_reported_at_their_lines(own: Load, refused: 
         pytest.param("traffic: []", "svc.yaml:3: traffic: must be a mapping, not []", id="group is a list"),
         pytest.param(
             "logging:\n  level: info\n\n  level: debug",
-            "svc.yaml:6: logging.level: said before, at line 4",
+            "svc.yaml:6: logging.level: already set at line 4",
             id="twice",
         ),
         pytest.param("logging: &a\n  level: *a", "svc.yaml:4: logging.level: refers to itself", id="recursive alias"),
