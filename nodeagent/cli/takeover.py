@@ -10,13 +10,13 @@ from nodeagent.cli.columns import Column, lay_out
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.migration.back import take_back
-from nodeagent.cli.migration.found import Found
+from nodeagent.cli.migration.found import ClusterState
 from nodeagent.cli.migration.kubectl import Kubectl, KubectlFailed
 from nodeagent.cli.migration.manifests import known_components
 from nodeagent.cli.migration.outlook import Outlook, outlook
 from nodeagent.cli.migration.reading import read_cluster
 from nodeagent.cli.migration.steps import MEANING, Step, canary_of, is_done, next_step, steps_until
-from nodeagent.cli.migration.work import ManagedCluster, Stopped, TakeoverOptions, do
+from nodeagent.cli.migration.work import ManagedCluster, TakeoverOptions, TakeoverStopped, do
 from nodeagent.config.durations import parse_duration
 
 COLUMNS = (
@@ -185,7 +185,7 @@ def stopping_at(step: str) -> Iterator[None]:
     """A step that stops says how to go on, and how to go back."""
     try:
         yield
-    except (Stopped, KubectlFailed) as error:
+    except (TakeoverStopped, KubectlFailed) as error:
         again = "the same command again goes on" if step == "back" else BACK
         raise Failure(f"{step}: {error}; {again}", FAILED) from error
 
@@ -202,7 +202,7 @@ def _seconds(text: str) -> float:
         raise click.UsageError(f"--timeout: {error}") from error
 
 
-def _print_steps(found: Found, canary: str | None) -> None:
+def _print_steps(found: ClusterState, canary: str | None) -> None:
     following = next_step(found)
     for step in Step:
         state = "next" if step == following else "done" if is_done(step, found) else "later"

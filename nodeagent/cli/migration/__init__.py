@@ -1,5 +1,5 @@
-"""Taking kube-proxy's place in a running cluster, step by step, with a way back at every step.
+"""Replaces kube-proxy in a running cluster, step by step, with a way back at every step.
 
-The steps, and what of the cluster says which of them are done, are decided in `steps.py`, without input or output. What has
-to change is in `placement.py`. `found.py` is what is read of the cluster, `work.py` does the steps, with kubectl.
+`steps.py` decides which steps are done and which is next, without input or output. `placement.py` has the changes to
+kube-proxy's DaemonSet, `found.py` the state that is read from the cluster; `work.py` does the steps, with kubectl.
 """

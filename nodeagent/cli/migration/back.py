@@ -1,26 +1,26 @@
-"""The way back, from wherever the takeover is: kube-proxy serves again, and nothing of ours is left."""
+"""The way back, from any step of the takeover: kube-proxy serves again, and nothing of ours is left."""
 
 import json
 from collections.abc import Sequence
 from functools import partial
 
-from nodeagent.cli.migration.found import AGENT, Found
+from nodeagent.cli.migration.found import AGENT, ClusterState
 from nodeagent.cli.migration.kubectl import KubectlFailed
 from nodeagent.cli.migration.manifests import CLEANING_LABEL, cleaning_pod
 from nodeagent.cli.migration.node_check import NodeFailed, has_rules_of_kube_proxy
 from nodeagent.cli.migration.placement import come_back, is_taken_out, leaves_single_nodes
 from nodeagent.cli.migration.reading import read_image
 from nodeagent.cli.migration.steps import has_agent, has_kube_proxy, without_kube_proxy
-from nodeagent.cli.migration.work import ManagedCluster, Stopped, clean_node
+from nodeagent.cli.migration.work import ManagedCluster, TakeoverStopped, clean_node
 
 _OWN = "app.kubernetes.io/name=nodeagent"
 
 
 def take_back(cluster: ManagedCluster) -> None:
-    """Idempotent. Raises Stopped and KubectlFailed."""
+    """Gives the nodes back to kube-proxy; may be repeated. Raises TakeoverStopped and KubectlFailed."""
     found = cluster.read()
     if found.kube_proxy is None:
-        raise Stopped("there is no DaemonSet kube-system/kube-proxy to give the nodes back to")
+        raise TakeoverStopped("there is no DaemonSet kube-system/kube-proxy to give the nodes back to")
     if found.agents is not None:
         cluster.note_image(found.agents.image)
         _bring_kube_proxy_back(cluster, found)
@@ -31,8 +31,8 @@ def take_back(cluster: ManagedCluster) -> None:
     _clean_up_after_us(cluster)
 
 
-def _bring_kube_proxy_back(cluster: ManagedCluster, found: Found) -> None:
-    """Rules that are there afterwards were written by the kube-proxy that came: old ones are removed first."""
+def _bring_kube_proxy_back(cluster: ManagedCluster, found: ClusterState) -> None:
+    """Places kube-proxy again and waits for its rules. Old ones are removed first, so that present ones are new."""
     away = [name for name in found.names if has_agent(found, name) and not has_kube_proxy(found, name)]
     stale = [node.name for node in found.nodes if node.name in away and not node.rules_removed]
     cluster.until_each("removing kube-proxy's old rules", partial(clean_node, cluster), stale)
@@ -48,7 +48,7 @@ def _bring_kube_proxy_back(cluster: ManagedCluster, found: Found) -> None:
     cluster.say(f"checked: kube-proxy runs on {len(now.names)} nodes and has programmed them")
 
 
-def _expect_rules(cluster: ManagedCluster, found: Found, node: str) -> None:
+def _expect_rules(cluster: ManagedCluster, found: ClusterState, node: str) -> None:
     if not has_rules_of_kube_proxy(cluster.kubectl, found, node):
         raise NodeFailed(f"{node}: kube-proxy has programmed nothing yet")
 
@@ -67,7 +67,7 @@ def _remove_agents(cluster: ManagedCluster) -> None:
 
 
 def _clean_up_after_us(cluster: ManagedCluster) -> None:
-    """On every node, by a pod of the image that the agents had; also after a run that was ended in the middle."""
+    """Runs a pod on every node with the image of the agents; also after an interrupted run."""
     image = read_image(cluster.kubectl)
     found = cluster.read()
     if image is not None:
@@ -88,14 +88,14 @@ def _clean_up_after_us(cluster: ManagedCluster) -> None:
         cluster.note_image(None)
 
 
-def _still_cleaning(cluster: ManagedCluster, _found: Found) -> Sequence[str]:
-    """Nodes whose pod has not ended well yet. Raises Stopped for one that failed."""
+def _still_cleaning(cluster: ManagedCluster, _found: ClusterState) -> Sequence[str]:
+    """Returns nodes whose pod has not succeeded yet. Raises TakeoverStopped if one failed."""
     left = []
     for pod in cluster.kubectl.items("pods", "--selector", CLEANING_LABEL):
         node, phase = pod["spec"]["nodeName"], pod["status"].get("phase")
         if phase == "Failed":
-            said = cluster.kubectl.call("logs", "--namespace", "kube-system", pod["metadata"]["name"])
-            raise Stopped(f"{node}: nodeagent cleanup: {said.output.strip() or said.errors.strip()}")
+            logs = cluster.kubectl.call("logs", "--namespace", "kube-system", pod["metadata"]["name"])
+            raise TakeoverStopped(f"{node}: nodeagent cleanup: {logs.output.strip() or logs.errors.strip()}")
         if phase != "Succeeded":
             left.append(node)
     return left
@@ -105,8 +105,8 @@ def _remove_cleaning_pods(cluster: ManagedCluster) -> None:
     cluster.kubectl.run("delete", "pods", "--namespace", "kube-system", "--selector", CLEANING_LABEL)
 
 
-def _expect_healthy(cluster: ManagedCluster, _found: Found, node: str) -> None:
-    """Of a node whose health port nobody can reach from the API server nothing is said."""
+def _expect_healthy(cluster: ManagedCluster, _found: ClusterState, node: str) -> None:
+    """Raises NodeFailed if kube-proxy is unhealthy, or its port is not reachable from the API server."""
     try:
         cluster.kubectl.run("get", "--raw", f"/api/v1/nodes/{node}:10256/proxy/healthz")
     except KubectlFailed as error:

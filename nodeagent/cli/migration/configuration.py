@@ -1,4 +1,4 @@
-"""What kube-proxy's ConfigMap means for an agent in its place (pure)."""
+"""The meaning of kube-proxy's ConfigMap for the agent that replaces it (pure)."""
 
 from collections.abc import Collection, Mapping
 from urllib.parse import urlsplit
@@ -10,11 +10,11 @@ from nodeagent.config.document import parse_document
 from nodeagent.config.files import CONFIG_MAP_KEY, read_text
 
 KUBECONFIG_KEY = "kubeconfig.conf"
-"""Where kubeadm puts kube-proxy's kubeconfig in the same ConfigMap."""
+"""The key of kube-proxy's kubeconfig in the same ConfigMap, as kubeadm writes it."""
 
 
 class Assessment(Struct, frozen=True):
-    """mode: kube-proxy's. server: of its kubeconfig. notes: what is different with us. blockers: what must change first."""
+    """mode: kube-proxy's. server: of its kubeconfig. notes: differences. blockers: what must change first."""
 
     mode: str = ""
     server: str = ""
@@ -23,7 +23,7 @@ class Assessment(Struct, frozen=True):
 
 
 def assess(files: Mapping[str, str], kubernetes: Collection[str]) -> Assessment:
-    """files: of the ConfigMap. kubernetes: ClusterIPs of the Service `kubernetes`."""
+    """Returns the assessment. files: of the ConfigMap. kubernetes: ClusterIPs of the Service `kubernetes`."""
     if CONFIG_MAP_KEY not in files:
         return Assessment(blockers=(f"ConfigMap kube-proxy has no {CONFIG_MAP_KEY}: it was not made by kubeadm",))
     try:
@@ -38,7 +38,9 @@ def assess(files: Mapping[str, str], kubernetes: Collection[str]) -> Assessment:
     notes = [f"{ignored.key} has no effect: {ignored.reason}" for ignored in layer.ignored]
     notes += layer.warnings
     if mode == "ipvs":
-        notes.append("connections that IPVS carries end when its virtual servers go: drain each node before `clean`")
+        notes.append(
+            "connections through IPVS end when its virtual servers are removed: drain each node before `clean`"
+        )
     blockers = [str(problem) for problem in layer.problems]
     if given.get("bindAddressHardFail"):
         blockers.append("bindAddressHardFail is on: agent and kube-proxy cannot run side by side; turn it off")
@@ -46,7 +48,7 @@ def assess(files: Mapping[str, str], kubernetes: Collection[str]) -> Assessment:
 
 
 def _server(kubeconfig: object) -> str:
-    """Of the first cluster; kubeadm writes one."""
+    """Returns the server of the first cluster; kubeadm writes one. Empty if there is no server."""
     clusters = kubeconfig.get("clusters") if isinstance(kubeconfig, dict) else None
     first = clusters[0] if isinstance(clusters, list) and clusters else None
     cluster = first.get("cluster") if isinstance(first, dict) else None
@@ -58,6 +60,6 @@ def _server_blockers(server: str, kubernetes: Collection[str]) -> tuple[str, ...
         return (f"ConfigMap kube-proxy has no server in {KUBECONFIG_KEY}: agents would not find the API server",)
     if urlsplit(server).hostname in kubernetes:
         return (
-            f"{server} is the Service `kubernetes`, which the agent itself serves: name the API server's own address",
+            f"{server} is the Service `kubernetes`, which the agent itself programs: use the API server's own address",
         )
     return ()

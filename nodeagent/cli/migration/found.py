@@ -1,4 +1,4 @@
-"""What of a cluster decides about the next step: its nodes, kube-proxy and our agents (pure)."""
+"""The state of a cluster that decides the next step: its nodes, kube-proxy and our agents (pure)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,11 +9,11 @@ NAMESPACE = "kube-system"
 KUBE_PROXY = "kube-proxy"
 AGENT = "nodeagent"
 PROXY_LABEL = "nodeagent.io/proxy"
-"""Of a Node. It has the agent from the first step on, whatever the value."""
+"""Label of a Node. With any value, the Node gets the agent from the first step on."""
 BESIDE, ALONE = "beside", "alone"
 """Values of the label: the agent runs beside kube-proxy; kube-proxy has left this node."""
 RULES_REMOVED = "nodeagent.io/kube-proxy-rules"
-"""Annotation of a Node that has nothing of kube-proxy any more."""
+"""Annotation of a Node from which all of kube-proxy's rules were removed."""
 TAKEN_OUT = "nodeagent.io/kube-proxy"
 """Key in kube-proxy's nodeSelector that no Node has."""
 
@@ -24,7 +24,7 @@ Document = dict[str, Any]
 
 
 class Node(Struct, frozen=True):
-    """architecture, system: as Kubernetes names them, amd64 and linux. label: of `PROXY_LABEL`; None without it."""
+    """architecture, system: Kubernetes' names, amd64 and linux. label: the value of `PROXY_LABEL`; None without it."""
 
     name: str
     ready: bool
@@ -35,8 +35,8 @@ class Node(Struct, frozen=True):
 
 
 class Pod(Struct, frozen=True):
-    """runs: whether its container does. current: whether it is of the present template of its DaemonSet. leaving: whether it
-    is being deleted."""
+    """runs: whether its container does. current: whether it has the present template of its DaemonSet. leaving: whether
+    it is being deleted."""
 
     name: str
     node: str
@@ -47,8 +47,7 @@ class Pod(Struct, frozen=True):
 
 
 class DaemonSet(Struct, frozen=True):
-    """selector, affinity: the nodeSelector and affinity of its pods. observed: whether the controller has seen the present
-    template."""
+    """selector, affinity: of its pods. observed: whether the controller has seen the present template."""
 
     selector: Mapping[str, str] = {}
     affinity: Mapping[str, Any] = {}
@@ -57,23 +56,23 @@ class DaemonSet(Struct, frozen=True):
     observed: bool = True
 
     def on(self, node: str) -> tuple[Pod, ...]:
-        """Its pods on this node, those included that are being deleted."""
+        """Returns its pods on this node, also those that are being deleted."""
         return tuple(pod for pod in self.pods if pod.node == node)
 
     @property
     def terms(self) -> tuple[Mapping[str, Any], ...]:
-        """Conditions of the nodes its pods may be on; one of them must hold."""
+        """Conditions on the nodes of its pods; one of them must hold."""
         required = (self.affinity.get("nodeAffinity") or {}).get(REQUIRED) or {}
         return tuple(required.get("nodeSelectorTerms") or ())
 
-    def asks_for(self, key: str) -> bool:
-        """Whether every term speaks of this label."""
+    def has_condition_on(self, key: str) -> bool:
+        """Returns whether every term has a condition on this label."""
         return bool(self.terms) and all(
             any(one.get("key") == key for one in term.get("matchExpressions") or ()) for term in self.terms
         )
 
 
-class Found(Struct, frozen=True):
+class ClusterState(Struct, frozen=True):
     """configuration: files of kube-proxy's ConfigMap. kubernetes: ClusterIPs of the Service `kubernetes`."""
 
     nodes: tuple[Node, ...]
@@ -84,7 +83,7 @@ class Found(Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the nodes that Linux runs on: no others can have the agent."""
+        """The names of Linux nodes; no others can have the agent."""
         return tuple(node.name for node in self.nodes if node.system == "linux")
 
 
@@ -98,7 +97,7 @@ class _Metadata(Struct):
 
 
 def node_of(document: Document) -> Node:
-    """A Node as the API has it."""
+    """Returns a Node object as a Node."""
     metadata = convert(document["metadata"], _Metadata)
     information = document["status"].get("nodeInfo", {})
     return Node(
@@ -112,9 +111,8 @@ def node_of(document: Document) -> Node:
 
 
 def daemonset_of(document: Document | None, pods: Sequence[Document], revision: str | None) -> DaemonSet | None:
-    """A DaemonSet as the API has it, with those of the pods that are its own.
-
-    revision: hash of its present template, None when the controller has not written it yet."""
+    """Returns a DaemonSet object as a DaemonSet, with those of the pods that it owns; None for None.
+    revision: hash of its present template; None if the controller has not written it yet."""
     if document is None:
         return None
     name = document["metadata"]["name"]

@@ -1,6 +1,6 @@
-"""kubectl, as the person who runs the command would use it: their credentials, plugins and proxies.
+"""kubectl, with the user's own credentials, plugins and proxies.
 
-Our own client of the API has neither `exec` (a protocol of streams) nor kustomize; kubectl is where an administrator is.
+Our own API client has neither `exec` (a protocol of streams) nor kustomize; administrators have kubectl.
 """
 
 import json
@@ -14,15 +14,15 @@ from typing import NamedTuple
 from nodeagent.cli.migration.found import AGENT, NAMESPACE, Document
 
 SECONDS = 60.0
-"""For one call, until the server or a command in a pod has answered."""
+"""Timeout of one call: until the server, or a command in a pod, has answered."""
 
 
 class KubectlFailed(Exception):
-    """One line: what was called, and the last line of what it said."""
+    """One line: the call, and the last line of its output."""
 
 
-class Ended(NamedTuple):
-    """How a command ended: exit code, standard output, standard error."""
+class CommandResult(NamedTuple):
+    """The result of a command: exit code, standard output, standard error."""
 
     code: int
     output: str
@@ -30,48 +30,50 @@ class Ended(NamedTuple):
 
 
 class Kubectl:
-    """flags: those that say which cluster. Raises KubectlFailed."""
+    """Runs kubectl. flags: those that select the cluster. Methods raise KubectlFailed."""
 
     def __init__(self, flags: Sequence[str] = (), *, program: str = "kubectl") -> None:
         path = shutil.which(program)
         if path is None:
-            raise KubectlFailed(f"there is no {program} in $PATH: install it, it is what speaks to the cluster")
+            raise KubectlFailed(
+                f"there is no {program} in $PATH: install it; the takeover uses it to change the cluster"
+            )
         self._command = (path, *flags)
 
-    def call(self, *arguments: str, text: str | None = None, seconds: float = SECONDS) -> Ended:
-        """As it ended, well or not. text: its standard input."""
+    def call(self, *arguments: str, text: str | None = None, seconds: float = SECONDS) -> CommandResult:
+        """Returns the result, also of a failure. text: its standard input."""
         try:
             done = subprocess.run(  # noqa: S603 - kubectl itself, without a shell
                 [*self._command, *arguments], input=text, capture_output=True, text=True, timeout=seconds, check=False
             )
         except subprocess.TimeoutExpired as error:
             raise KubectlFailed(f"kubectl {arguments[0]}: no answer in {seconds:g} s") from error
-        return Ended(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def run(self, *arguments: str, text: str | None = None) -> str:
-        """Its standard output. Raises KubectlFailed also when it ends with another code than 0."""
+        """Returns its standard output. Raises KubectlFailed also for an exit code other than 0."""
         ended = self.call(*arguments, text=text)
         if ended.code != 0:
             raise KubectlFailed(f"kubectl {arguments[0]}: {_last_line(ended.errors)}")
         return ended.output
 
     def get(self, *arguments: str, namespace: str = NAMESPACE) -> Document | None:
-        """An object or a list of them; None when it does not exist."""
+        """Returns an object or a list of them; None if it does not exist."""
         text = self.run("get", "--namespace", namespace, *arguments, "--ignore-not-found", "--output", "json")
         document: Document | None = json.loads(text) if text.strip() else None
         return document
 
     def items(self, *arguments: str) -> list[Document]:
-        """The objects of a list."""
+        """Returns the objects of a list."""
         found = self.get(*arguments)
         return [] if found is None else list(found["items"])
 
     def patch(self, kind: str, name: str, patch: Document) -> None:
-        """A JSON merge patch."""
+        """Sends a JSON merge patch."""
         self.run("patch", "--namespace", NAMESPACE, kind, name, "--type", "merge", "--patch", json.dumps(patch))
 
     def apply(self, manifests: str) -> list[str]:
-        """What was applied: kind and name, one a line of kubectl's."""
+        """Returns what was applied: kind and name, as in each line of kubectl."""
         output = self.run(
             *(
                 "apply",
@@ -86,17 +88,17 @@ class Kubectl:
         )
         return [line.split()[0] for line in output.splitlines() if line]
 
-    def in_pod(self, pod: str, *command: str) -> Ended:
-        """A command in a pod of our agents."""
+    def in_pod(self, pod: str, *command: str) -> CommandResult:
+        """Runs a command in a pod of our agents."""
         return self.call("exec", "--namespace", NAMESPACE, pod, "--container", AGENT, "--", *command)
 
     def kustomize(self, directory: Path) -> str:
-        """The manifests that a kustomization stands for."""
+        """Returns the manifests that a kustomization produces."""
         return self.run("kustomize", str(directory), "--load-restrictor", "LoadRestrictionsNone")
 
 
-def each(work: Callable[[str], None], names: Sequence[str], *, at_once: int = 8) -> None:
-    """Do the work for each name, several at a time; raises what the first of them in order raises, when all have ended."""
+def for_each(work: Callable[[str], None], names: Sequence[str], *, at_once: int = 8) -> None:
+    """Runs `work` for each name, several in parallel. Finally raises the first error in the order of names."""
     with ThreadPoolExecutor(at_once) as pool:
         for future in [pool.submit(work, name) for name in names]:
             future.result()
@@ -104,4 +106,4 @@ def each(work: Callable[[str], None], names: Sequence[str], *, at_once: int = 8)
 
 def _last_line(text: str) -> str:
     lines = [line for line in text.strip().splitlines() if not line.startswith("command terminated")]
-    return lines[-1] if lines else "it failed and said nothing"
+    return lines[-1] if lines else "it failed without a message"

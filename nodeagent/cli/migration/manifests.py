@@ -1,4 +1,4 @@
-"""The manifests of our agents: those of deploy/, which the package holds, for a cluster that kubeadm made."""
+"""The manifests of our agents: those of deploy/, which the package contains, for clusters made by kubeadm."""
 
 import json
 import os
@@ -15,7 +15,7 @@ CLEANING_LABEL = "nodeagent.io/cleaning"
 
 
 def deploy_directory() -> Path:
-    """In the package, or in the tree that it is run from."""
+    """Returns the directory in the package, or in the source tree."""
     own = Path(nodeagent.cli.migration.__file__).parent / "deploy"
     return own if own.is_dir() else own.parents[3] / "deploy"
 
@@ -23,8 +23,8 @@ def deploy_directory() -> Path:
 def agents(
     kubectl: Kubectl, *, canary: bool, image: str | None, components: Sequence[str], kustomization: Path | None
 ) -> str:
-    """What to apply. canary: for nodes with the label alone. image: None for the one of this version. kustomization: a
-    directory of the user's own in place of deploy/base with the component kubeadm."""
+    """Returns the manifests to apply. canary: only for nodes with the label. image: None for this version's.
+    kustomization: a directory of the user instead of deploy/base with the component kubeadm."""
     with tempfile.TemporaryDirectory(prefix="nodeagent-takeover-") as made:
         top = Path(made)
         shutil.copytree(deploy_directory(), top / "deploy", ignore=shutil.ignore_patterns("image"))
@@ -44,20 +44,20 @@ def agents(
 
 
 def split_image(image: str) -> tuple[str, str]:
-    """Name and tag: a colon in the last part of the name begins the tag."""
+    """Returns name and tag: a colon in the last part of the name begins the tag."""
     head, slash, last = image.rpartition("/")
     name, _, tag = last.partition(":")
     return f"{head}{slash}{name}", tag
 
 
 def known_components() -> tuple[str, ...]:
-    """What `--component` takes: kubeadm and canary are chosen by the command itself."""
+    """Returns the values of `--component`; the command itself selects kubeadm and canary."""
     found = (path.name for path in (deploy_directory() / "components").iterdir() if path.is_dir())
     return tuple(sorted(set(found) - {"kubeadm", "canary"}))
 
 
 def cleaning_pod(node: str, image: str) -> Document:
-    """Removes everything of ours from one node, and ends. Its node is given, so that no scheduler has a say."""
+    """Returns a pod that removes everything of ours from one node, and ends. It names its node: no scheduler is needed."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

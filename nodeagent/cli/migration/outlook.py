@@ -1,19 +1,19 @@
-"""What a cluster's state means for the takeover, in words (pure)."""
+"""Describes what a cluster's state means for the takeover (pure)."""
 
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
 from nodeagent.cli.migration.configuration import Assessment, assess
-from nodeagent.cli.migration.found import DaemonSet, Found, Node
+from nodeagent.cli.migration.found import ClusterState, DaemonSet, Node
 
 ARCHITECTURES = frozenset({"amd64", "arm64"})
-"""That there is an image for."""
-OTHER_WAYS = "docs/migrate-from-kube-proxy.md says how it is done by hand"
+"""Those with an image."""
+OTHER_WAYS = "docs/migrate-from-kube-proxy.md describes how to do it by hand"
 
 
 class Outlook(Struct, frozen=True):
-    """facts: what is there. notes: what is different with us. blockers: what must change first. rows: a node each."""
+    """facts: the present state. notes: differences. blockers: what must change first. rows: one for each node."""
 
     facts: tuple[str, ...]
     notes: tuple[str, ...]
@@ -21,8 +21,8 @@ class Outlook(Struct, frozen=True):
     rows: tuple[Mapping[str, str], ...]
 
 
-def outlook(found: Found) -> Outlook:
-    """Of a cluster as it is now."""
+def outlook(found: ClusterState) -> Outlook:
+    """Returns the outlook for the cluster's present state."""
     assessed = Assessment() if found.configuration is None else assess(found.configuration, found.kubernetes)
     return Outlook(
         tuple(_facts(found, assessed)),
@@ -32,7 +32,7 @@ def outlook(found: Found) -> Outlook:
     )
 
 
-def _facts(found: Found, assessed: Assessment) -> Iterator[str]:
+def _facts(found: ClusterState, assessed: Assessment) -> Iterator[str]:
     ready = sum(node.ready for node in found.nodes)
     yield f"nodes: {len(found.nodes)}, {ready} of them ready"
     if found.kube_proxy is not None:
@@ -48,17 +48,17 @@ def _count(daemonset: DaemonSet) -> str:
     return f"{ready} pods ready"
 
 
-def _blockers(found: Found) -> Iterator[str]:
+def _blockers(found: ClusterState) -> Iterator[str]:
     if found.kube_proxy is None:
         yield f"there is no DaemonSet kube-system/kube-proxy: {OTHER_WAYS}"
     if found.configuration is None:
-        yield "there is no ConfigMap kube-system/kube-proxy, which the agents take their configuration from"
+        yield "there is no ConfigMap kube-system/kube-proxy, from which the agents take their configuration"
     for node in found.nodes:
         if node.system == "linux" and node.architecture not in ARCHITECTURES:
             yield f"node {node.name} is {node.architecture}: there is no image for it"
 
 
-def _row(found: Found, node: Node) -> Mapping[str, str]:
+def _row(found: ClusterState, node: Node) -> Mapping[str, str]:
     return {
         "node": node.name,
         "agent": _presence(found.agents, node.name),

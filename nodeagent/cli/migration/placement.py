@@ -1,6 +1,6 @@
-"""What of kube-proxy's DaemonSet changes so that its pods leave nodes, and come back (pure).
+"""The changes to kube-proxy's DaemonSet that make its pods leave nodes, and come back (pure).
 
-Each answer is a JSON merge patch (RFC 7386): null removes a key, a list is replaced as a whole.
+Each function returns a JSON merge patch (RFC 7386): null removes a key, a list is replaced as a whole.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,34 +13,33 @@ _EXPRESSIONS = "matchExpressions"
 
 
 def leaves_single_nodes(kube_proxy: DaemonSet) -> bool:
-    """Whether a label on a Node lets kube-proxy leave it."""
-    return kube_proxy.asks_for(PROXY_LABEL)
+    """Returns whether a label on a Node makes kube-proxy leave it."""
+    return kube_proxy.has_condition_on(PROXY_LABEL)
 
 
 def is_taken_out(kube_proxy: DaemonSet) -> bool:
-    """Whether kube-proxy is to be on no node."""
+    """Returns whether kube-proxy is placed on no node."""
     return TAKEN_OUT in kube_proxy.selector
 
 
 def leave_single_nodes(kube_proxy: DaemonSet) -> Document:
-    """kube-proxy leaves each node with the label; what else its affinity asks for stays. One of the terms must hold, so
-    each of them gets the condition."""
+    """Makes kube-proxy leave each node with the label; its other conditions stay. Each term gets the condition."""
     terms = [{**term, _EXPRESSIONS: [*_others(term), _NOT_ALONE]} for term in kube_proxy.terms or ({},)]
     return _patch({}, {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}})
 
 
 def leave_all_nodes(kube_proxy: DaemonSet) -> Document:
-    """kube-proxy leaves every node; labels of nodes no longer count."""
+    """Makes kube-proxy leave every node; labels of nodes have no effect any more."""
     return _patch({TAKEN_OUT: "taken-out"}, _affinity_before(kube_proxy))
 
 
 def come_back(kube_proxy: DaemonSet) -> Document:
-    """kube-proxy is placed as it was before the first step."""
+    """Places kube-proxy as before the first step."""
     return _patch({TAKEN_OUT: None}, _affinity_before(kube_proxy))
 
 
 def _affinity_before(kube_proxy: DaemonSet) -> Document | None:
-    """Without our condition, and without what was there only for its sake."""
+    """Returns the affinity without our condition, and without what was added only for it."""
     terms = [kept for term in kube_proxy.terms if (kept := _without_ours(term))]
     if terms:
         return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}

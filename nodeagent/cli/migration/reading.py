@@ -1,11 +1,11 @@
-"""Reads what decides about the next step from the cluster."""
+"""Reads the state that decides the next step from the cluster."""
 
 from nodeagent.cli.migration.found import (
     AGENT,
     KUBE_PROXY,
+    ClusterState,
     DaemonSet,
     Document,
-    Found,
     daemonset_of,
     node_of,
 )
@@ -16,14 +16,14 @@ AGENT_IMAGE = "nodeagent.io/agent-image"
 _REVISION = "controller-revision-hash"
 
 
-def read_cluster(kubectl: Kubectl) -> Found:
-    """Raises KubectlFailed."""
+def read_cluster(kubectl: Kubectl) -> ClusterState:
+    """Returns the present state. Raises KubectlFailed."""
     pods = kubectl.items("pods")
     revisions = kubectl.items("controllerrevisions.apps")
     service = kubectl.get("service", "kubernetes", namespace="default")
     addresses = (service or {}).get("spec", {}).get("clusterIPs") or ()
     configuration = kubectl.get("configmap", KUBE_PROXY)
-    return Found(
+    return ClusterState(
         tuple(node_of(node) for node in kubectl.items("nodes")),
         _daemonset(kubectl, KUBE_PROXY, pods, revisions),
         _daemonset(kubectl, AGENT, pods, revisions),
@@ -33,7 +33,7 @@ def read_cluster(kubectl: Kubectl) -> Found:
 
 
 def read_image(kubectl: Kubectl) -> str | None:
-    """Of our agents, as it was noted when they came; None when nothing of ours is left."""
+    """Returns the image of our agents, as noted when they were placed; None if nothing of ours is left."""
     daemonset = kubectl.get("daemonset", KUBE_PROXY)
     noted: str | None = (daemonset or {"metadata": {}})["metadata"].get("annotations", {}).get(AGENT_IMAGE)
     return noted
@@ -44,7 +44,7 @@ def _daemonset(kubectl: Kubectl, name: str, pods: list[Document], revisions: lis
 
 
 def _present_revision(daemonset: str, revisions: list[Document]) -> str | None:
-    """The hash of the newest revision of a DaemonSet's template."""
+    """Returns the hash of the newest revision of a DaemonSet's template, or None."""
     own = [
         one
         for one in revisions

@@ -1,19 +1,19 @@
-"""Which steps of the way are done, and which one comes next (pure).
+"""Decides which steps are done, and which is next (pure).
 
     canary ─▶ everywhere ─▶ kube-proxy-out ─▶ clean
 
-Everything is read from the cluster, nothing is remembered elsewhere: a command that was killed goes on where it stopped.
+Everything is read from the cluster and nothing is stored elsewhere: a killed command continues where it stopped.
 """
 
 from collections.abc import Iterable
 from enum import StrEnum
 
-from nodeagent.cli.migration.found import ALONE, PROXY_LABEL, Found
+from nodeagent.cli.migration.found import ALONE, PROXY_LABEL, ClusterState
 from nodeagent.cli.migration.placement import is_taken_out
 
 
 class Step(StrEnum):
-    """In this order."""
+    """The steps, in this order."""
 
     CANARY = "canary"
     EVERYWHERE = "everywhere"
@@ -29,8 +29,8 @@ MEANING = {
 }
 
 
-def is_done(step: Step, found: Found) -> bool:
-    """Whether the cluster is as this step leaves it, or further."""
+def is_done(step: Step, found: ClusterState) -> bool:
+    """Returns whether the cluster is in the state that this step leaves, or further."""
     match step:
         case Step.CANARY:
             return _placed_everywhere(found) or any(
@@ -46,21 +46,21 @@ def is_done(step: Step, found: Found) -> bool:
             return all(node.rules_removed for node in found.nodes if node.name in found.names)
 
 
-def next_step(found: Found) -> Step | None:
-    """The first step that is not done; None when all are."""
+def next_step(found: ClusterState) -> Step | None:
+    """Returns the first step that is not done; None if all are."""
     return next((step for step in Step if not is_done(step, found)), None)
 
 
-def steps_until(last: Step, found: Found) -> tuple[Step, ...]:
-    """What is left to do, up to and with `last`."""
+def steps_until(last: Step, found: ClusterState) -> tuple[Step, ...]:
+    """Returns the remaining steps, up to and with `last`."""
     first = next_step(found)
     order = tuple(Step)
     return () if first is None else order[order.index(first) : order.index(last) + 1]
 
 
-def canary_of(found: Found, wanted: str | None) -> str | None:
-    """The node that goes first: the one that is wanted, else one that a former run has begun with, else the first that is
-    ready, by name; None when none is."""
+def canary_of(found: ClusterState, wanted: str | None) -> str | None:
+    """Returns the first node: the wanted one, else one that an earlier run began with, else the first ready one by
+    name; None if there is no such node."""
     names = found.names
     if wanted is not None:
         return wanted if wanted in names else None
@@ -69,9 +69,10 @@ def canary_of(found: Found, wanted: str | None) -> str | None:
     return next(iter((*begun, *ready)), None)
 
 
-def has_agent(found: Found, node: str) -> bool:
-    """Whether an agent runs on a node, of whatever template. Beside kube-proxy no pod of it is Ready: kube-proxy has the port
-    that kubelet asks, and answers there in its place. For as long, pods of a former template are not replaced."""
+def has_agent(found: ClusterState, node: str) -> bool:
+    """Returns whether an agent of any template runs on a node. Beside kube-proxy none of its pods is Ready: kube-proxy
+    has the port that kubelet probes, and answers there. As long as that is so, pods of an old template are not
+    replaced."""
     return (
         found.agents is not None
         and found.agents.observed
@@ -79,25 +80,25 @@ def has_agent(found: Found, node: str) -> bool:
     )
 
 
-def has_kube_proxy(found: Found, node: str) -> bool:
-    """Whether there is a pod of kube-proxy on a node, also one that is being deleted."""
+def has_kube_proxy(found: ClusterState, node: str) -> bool:
+    """Returns whether a pod of kube-proxy is on a node, also one that is being deleted."""
     return found.kube_proxy is not None and bool(found.kube_proxy.on(node))
 
 
-def without_agent(found: Found) -> tuple[str, ...]:
-    """Nodes on which no agent runs."""
+def without_agent(found: ClusterState) -> tuple[str, ...]:
+    """Returns the nodes on which no agent runs."""
     return tuple(name for name in found.names if not has_agent(found, name))
 
 
-def unready(found: Found, nodes: Iterable[str]) -> tuple[str, ...]:
-    """Those of the nodes on which no agent of the present template is Ready."""
+def unready(found: ClusterState, nodes: Iterable[str]) -> tuple[str, ...]:
+    """Returns those of the nodes on which no agent of the present template is Ready."""
     pods = found.agents.pods if found.agents is not None else ()
     ready = {pod.node for pod in pods if pod.ready and pod.current and not pod.leaving}
     return tuple(name for name in nodes if name not in ready)
 
 
-def without_kube_proxy(found: Found) -> tuple[str, ...]:
-    """Nodes on which no kube-proxy of the present template runs."""
+def without_kube_proxy(found: ClusterState) -> tuple[str, ...]:
+    """Returns the nodes on which no kube-proxy of the present template runs."""
     daemonset = found.kube_proxy
     if daemonset is None or not daemonset.observed:
         return found.names
@@ -105,5 +106,5 @@ def without_kube_proxy(found: Found) -> tuple[str, ...]:
     return tuple(name for name in found.names if name not in runs)
 
 
-def _placed_everywhere(found: Found) -> bool:
-    return found.agents is not None and not found.agents.asks_for(PROXY_LABEL)
+def _placed_everywhere(found: ClusterState) -> bool:
+    return found.agents is not None and not found.agents.has_condition_on(PROXY_LABEL)

@@ -1,4 +1,4 @@
-"""Does the steps: changes the cluster, says what it changed, and waits until that has taken effect."""
+"""Does the steps: changes the cluster, prints each change, and waits until it has taken effect."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,10 +14,10 @@ from nodeagent.cli.migration.found import (
     KUBE_PROXY,
     PROXY_LABEL,
     RULES_REMOVED,
+    ClusterState,
     Document,
-    Found,
 )
-from nodeagent.cli.migration.kubectl import Kubectl, KubectlFailed, each
+from nodeagent.cli.migration.kubectl import Kubectl, KubectlFailed, for_each
 from nodeagent.cli.migration.manifests import agents
 from nodeagent.cli.migration.node_check import NodeFailed, check_node, remove_rules
 from nodeagent.cli.migration.placement import is_taken_out, leave_all_nodes, leave_single_nodes, leaves_single_nodes
@@ -27,12 +27,12 @@ from nodeagent.cli.migration.steps import Step, has_agent, has_kube_proxy, unrea
 LOOK_SECONDS = 1.0
 
 
-class Stopped(Exception):
-    """A step cannot go on; one line says why. Nothing was taken back."""
+class TakeoverStopped(Exception):
+    """A step cannot continue; one line gives the reason. Nothing was undone."""
 
 
 class TakeoverOptions(Struct, frozen=True):
-    """How the agents are to be. seconds: how long each change may take until it has taken effect."""
+    """Options of the agents. seconds: how long each change may take until it has taken effect."""
 
     image: str | None = None
     components: tuple[str, ...] = ()
@@ -41,18 +41,18 @@ class TakeoverOptions(Struct, frozen=True):
 
 
 class ManagedCluster:
-    """Reads and changes one cluster. say: gets a line for each thing that was changed or seen."""
+    """Reads and changes one cluster. say: receives a line for each change and each check."""
 
     def __init__(self, kubectl: Kubectl, say: Callable[[str], None], seconds: float) -> None:
         self.kubectl = kubectl
         self.say = say
         self._seconds = seconds
 
-    def read(self) -> Found:
+    def read(self) -> ClusterState:
         return read_cluster(self.kubectl)
 
-    def until(self, awaited: str, missing: Callable[[Found], Sequence[str]]) -> Found:
-        """The cluster as soon as nothing is missing. Raises Stopped when that takes too long."""
+    def until(self, awaited: str, missing: Callable[[ClusterState], Sequence[str]]) -> ClusterState:
+        """Returns the state as soon as nothing is missing. Raises TakeoverStopped if that takes too long."""
         end = time.monotonic() + self._seconds
         while True:
             found = self.read()
@@ -60,28 +60,28 @@ class ManagedCluster:
             if not lacking:
                 return found
             if time.monotonic() > end:
-                raise Stopped(f"{awaited}: not in {self._seconds:g} s; still waiting for {_some(lacking)}")
+                raise TakeoverStopped(f"{awaited}: not in {self._seconds:g} s; still waiting for {_some(lacking)}")
             time.sleep(LOOK_SECONDS)
 
     def check(self, nodes: Sequence[str]) -> None:
-        """Each of the nodes serves. What a moment ago was changed may need one: it is tried until it does, or for too long."""
+        """Waits until each of the nodes passes the check. Recent changes may need a moment, so it is retried."""
         self.until_each("check", lambda found, node: check_node(self.kubectl, found, node), nodes)
         self.say(f"checked: {_some(nodes)}: the agent is healthy, the Service kubernetes answers")
 
-    def until_each(self, awaited: str, look: Callable[[Found, str], None], nodes: Sequence[str]) -> None:
-        """Until looking at each node raises no NodeFailed. Raises Stopped when that takes too long."""
+    def until_each(self, awaited: str, look: Callable[[ClusterState, str], None], nodes: Sequence[str]) -> None:
+        """Waits until `look` raises no NodeFailed for any node. Raises TakeoverStopped if that takes too long."""
         end = time.monotonic() + self._seconds
         left, failed = list(nodes), dict[str, str]()
         while left:
-            failed = self._looked(look, left)
+            failed = self._problems_by_node(look, left)
             left = [node for node in left if node in failed]
             if left and time.monotonic() > end:
-                raise Stopped(f"{awaited}: {failed[left[0]]}")
+                raise TakeoverStopped(f"{awaited}: {failed[left[0]]}")
             if left:
                 time.sleep(LOOK_SECONDS)
 
-    def _looked(self, look: Callable[[Found, str], None], nodes: Sequence[str]) -> dict[str, str]:
-        """What is wrong, by node."""
+    def _problems_by_node(self, look: Callable[[ClusterState, str], None], nodes: Sequence[str]) -> dict[str, str]:
+        """Returns the problems of each node, as {node name: text}."""
         found = self.read()
         failed: dict[str, str] = {}
 
@@ -91,30 +91,30 @@ class ManagedCluster:
             except (NodeFailed, KubectlFailed) as error:
                 failed[node] = str(error)
 
-        each(look_at, nodes)
+        for_each(look_at, nodes)
         return failed
 
     def label(self, node: str, value: str | None) -> None:
-        """The label of a Node that says which proxy it has."""
+        """Sets the label of a Node that names its proxy; None removes it."""
         self.kubectl.patch("node", node, {"metadata": {"labels": {PROXY_LABEL: value}}})
         self.say(f"changed: node/{node}: label {PROXY_LABEL} {'removed' if value is None else f'= {value}'}")
 
     def annotate(self, node: str, value: str | None) -> None:
-        """Whether a Node has nothing of kube-proxy any more."""
+        """Sets whether a Node has nothing of kube-proxy any more."""
         self.kubectl.patch("node", node, {"metadata": {"annotations": {RULES_REMOVED: value}}})
 
     def place_kube_proxy(self, patch: Document, what: str) -> None:
-        """Where kube-proxy runs."""
+        """Changes where kube-proxy runs."""
         self.kubectl.patch("daemonset", KUBE_PROXY, patch)
         self.say(f"changed: daemonset.apps/{KUBE_PROXY}: {what}")
 
     def note_image(self, image: str | None) -> None:
-        """Of our agents: as long as it is noted, something of ours may be on a node."""
+        """Notes the image of our agents: as long as it is noted, something of ours may be on a node."""
         self.kubectl.patch("daemonset", KUBE_PROXY, {"metadata": {"annotations": {AGENT_IMAGE: image}}})
 
 
 def do(step: Step, cluster: ManagedCluster, wanted: TakeoverOptions, canary: str) -> None:
-    """One step, from whatever state a former run left. Raises Stopped and KubectlFailed."""
+    """Does one step, from any state that an earlier run left. Raises TakeoverStopped and KubectlFailed."""
     match step:
         case Step.CANARY:
             _canary(cluster, wanted, canary)
@@ -174,8 +174,8 @@ def _clean(cluster: ManagedCluster) -> None:
     cluster.check(nodes)
 
 
-def clean_node(cluster: ManagedCluster, found: Found, node: str) -> None:
-    """Remove what kube-proxy left on a node, and note it at the Node. Raises NodeFailed."""
+def clean_node(cluster: ManagedCluster, found: ClusterState, node: str) -> None:
+    """Removes what kube-proxy left on a node, and notes that at the Node. Raises NodeFailed."""
     count = remove_rules(cluster.kubectl, found, node)
     cluster.annotate(node, "removed")
     cluster.say(f"changed: {node}: removed {count} tables, chains and rules of kube-proxy")
@@ -193,7 +193,7 @@ def _apply(cluster: ManagedCluster, wanted: TakeoverOptions, *, canary: bool) ->
         cluster.say(f"applied: {applied}")
     made = cluster.read().agents
     if made is None:
-        raise Stopped(f"the manifests have no DaemonSet kube-system/{AGENT}")
+        raise TakeoverStopped(f"the manifests have no DaemonSet kube-system/{AGENT}")
     cluster.note_image(made.image)
 
 

@@ -1,6 +1,6 @@
 """Clusters to decide about, in few words."""
 
-from nodeagent.cli.migration.found import ALONE, BESIDE, PROXY_LABEL, TAKEN_OUT, DaemonSet, Found, Node, Pod
+from nodeagent.cli.migration.found import ALONE, BESIDE, PROXY_LABEL, TAKEN_OUT, ClusterState, DaemonSet, Node, Pod
 
 CONFIG = """
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
@@ -41,10 +41,10 @@ def cluster(
     beside: str = "",
     alone: str = "",
     removed: str = "",
-) -> Found:
+) -> ClusterState:
     """Nodes a and b. agents, kube_proxy: where their pods are; agents None: there is no DaemonSet of ours."""
     labels = {**dict.fromkeys(beside, BESIDE), **dict.fromkeys(alone, ALONE)}
-    return Found(
+    return ClusterState(
         tuple(Node(name, ready=True, label=labels.get(name), rules_removed=name in removed) for name in "ab"),
         DaemonSet({TAKEN_OUT: "taken-out"} if out else {}, LEAVING if leaving else {}, pods(kube_proxy)),
         None if agents is None else DaemonSet({}, CANARY if canary else {}, pods(agents, ready=not unready)),

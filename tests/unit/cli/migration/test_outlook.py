@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.cli.migration.configuration import assess
-from nodeagent.cli.migration.found import Found, Node
+from nodeagent.cli.migration.found import ClusterState, Node
 from nodeagent.cli.migration.manifests import cleaning_pod, known_components, split_image
 from nodeagent.cli.migration.outlook import outlook
 from tests.unit.cli.migration.cluster import CONFIG, FILES, cluster
@@ -34,7 +34,7 @@ def test_a_cluster_of_kubeadm_has_nothing_in_the_way() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_must_be_changed_first(found: Found, words: str) -> None:
+def test_what_must_be_changed_first(found: ClusterState, words: str) -> None:
     assert any(words in line for line in outlook(found).blockers)
 
 

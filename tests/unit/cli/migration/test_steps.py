@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.cli.migration.found import DaemonSet, Found, Node, Pod
+from nodeagent.cli.migration.found import ClusterState, DaemonSet, Node, Pod
 from nodeagent.cli.migration.steps import Step, canary_of, is_done, next_step, steps_until
 from tests.unit.cli.migration.cluster import cluster
 
@@ -47,7 +47,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("found", "step"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_the_next_step_follows_from_the_cluster_alone(found: Found, step: Step | None) -> None:
+def test_the_next_step_follows_from_the_cluster_alone(found: ClusterState, step: Step | None) -> None:
     assert next_step(found) is step
 
 
@@ -101,5 +101,5 @@ def test_windows_nodes_do_not_count() -> None:
     ],
     ids=["the first", "the wanted", "an unknown", "the one begun with", "the one that stands alone"],
 )
-def test_the_node_that_goes_first(found: Found, wanted: str | None, canary: str | None) -> None:
+def test_the_node_that_goes_first(found: ClusterState, wanted: str | None, canary: str | None) -> None:
     assert canary_of(found, wanted) == canary
