@@ -1,6 +1,6 @@
-"""`nodeagent connectivity`: whether Services work in a cluster, whatever serves them there.
+"""`nodeagent connectivity`: tests whether Services work in a cluster, with any proxy.
 
-`cases` says what is tried from where and what must come of it, `judgement` compares, `matrix` prints: all pure. `objects` is
-what is created in the cluster; `deployment` creates and deletes it, `rounds` runs the cases by `pod_program`, which is what runs
-in the pods. Nothing here knows how Services are programmed.
+`cases` describes what is tried from where and what is expected, `judgement` compares, `matrix` prints: all pure.
+`objects` has what is created in the cluster; `deployment` creates and deletes it, `rounds` runs the cases with
+`pod_program`, which runs in the pods. Nothing here depends on how Services are programmed.
 """

@@ -22,7 +22,7 @@ from nodeagent.model.addresses import Family, Protocol
 BOTH = (Protocol.TCP, Protocol.UDP)
 MEBIBYTE = 1 << 20
 FRAGMENTED = 8192
-"""Bytes in a datagram of several packets."""
+"""Bytes of a datagram that needs several packets."""
 OUTER = {BALANCER: "load-balancer address", EXTERNAL_IP: "external IP"}
 
 
@@ -41,7 +41,7 @@ def address_cases(stage: Stage) -> Cases:
 
 
 def _cluster_ips(stage: Stage, family: Family, protocol: Protocol, text: str, *, size: int = 16) -> Cases:
-    """From everywhere to the Service of each node's server."""
+    """Yields cases from everywhere to the Service of each node's server."""
     row = titled(stage, family, text)
     for number, target in enumerate(stage.nodes):
         if (place := to_cluster_ip(stage, service_of_node(number), protocol, family)) is None:
@@ -53,7 +53,7 @@ def _cluster_ips(stage: Stage, family: Family, protocol: Protocol, text: str, *,
 
 
 def _hairpin(stage: Stage, family: Family) -> Cases:
-    """A pod to itself, by its Service."""
+    """Yields cases from a pod to itself, through its Service."""
     row = titled(stage, family, "ClusterIP, a pod to itself")
     for number, node in enumerate(stage.nodes):
         for protocol in BOTH:
@@ -63,13 +63,13 @@ def _hairpin(stage: Stage, family: Family) -> Cases:
 
 
 def outside(stage: Stage, family: Family, row: str) -> Iterator[Caller | Skipped]:
-    """This machine, if it reaches the nodes."""
+    """Yields this machine as a caller if it reaches the nodes, else the reason to skip."""
     reason = stage.unreachable.get(family, "")
     yield Skipped(row, Column.OUTSIDE, reason) if reason else Caller()
 
 
 def _node_port(stage: Stage, family: Family, protocol: Protocol, node: NodePlace, number: int) -> Cases:
-    """The port of one node, to the server of the next one: a connection that goes on to another node."""
+    """Yields cases to the port of one node for the server of the next one: connections that go on to another node."""
     row = titled(stage, family, f"node port of {node.name}, {protocol.name}")
     number = (number + 1) % len(stage.nodes)
     port = stage.services[service_of_node(number)].node_ports.get(protocol)
@@ -87,7 +87,7 @@ def _node_port(stage: Stage, family: Family, protocol: Protocol, node: NodePlace
 
 
 def _outer(stage: Stage, family: Family, service: str) -> Cases:
-    """An address that leads to the nodes from elsewhere; pods and nodes are served where they are."""
+    """Yields cases to an address that leads to the nodes from outside; pods and nodes reach it on their own node."""
     row = titled(stage, family, OUTER[service])
     if reason := stage.refused.get(service):
         yield from (Skipped(row, column, reason) for column in Column)
@@ -103,4 +103,4 @@ def _outer(stage: Stage, family: Family, service: str) -> Cases:
         if stage.outer_is_routed and service == BALANCER:
             yield to_service(row, Column.OUTSIDE, Caller(), place, expected, on=stage.nodes[0].name)
     if not (stage.outer_is_routed and service == BALANCER):
-        yield Skipped(row, Column.OUTSIDE, f"nothing leads {address} to the nodes")
+        yield Skipped(row, Column.OUTSIDE, f"no route leads {address} to the nodes")

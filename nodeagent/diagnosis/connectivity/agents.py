@@ -1,4 +1,4 @@
-"""The pods of nodeagent in the cluster, if there are any: what they are asked, and whose image is used (pure)."""
+"""The pods of nodeagent in the cluster, if any: their command for a trace, and their image (pure)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from nodeagent.diagnosis.connectivity.cases import Trace
 from nodeagent.model.addresses import endpoint_text
 
 SELECTOR = "app.kubernetes.io/name=nodeagent"
-"""As deploy/base labels them."""
+"""The label that deploy/base sets."""
 CONTAINER = "nodeagent"
 
 
@@ -20,7 +20,7 @@ class ProxyPod(Struct, frozen=True):
 
 
 def agents_of(pods: Iterable[Mapping[str, Any]]) -> dict[str, ProxyPod]:
-    """Node → the agent that runs there."""
+    """Returns for each node the agent that runs there."""
     found = {}
     for pod in pods:
         images = [one["image"] for one in pod["spec"]["containers"] if one["name"] == CONTAINER]

@@ -1,4 +1,4 @@
-"""A case: one request from one source, and what must come of it. A row of the matrix is what several are about (pure)."""
+"""A case: one request from one source, and what is expected. Several cases form a row of the matrix (pure)."""
 
 from collections.abc import Iterator
 from enum import Enum
@@ -12,11 +12,11 @@ from nodeagent.diagnosis.connectivity.stage import Addresses, NodePlace, PodPlac
 from nodeagent.model.addresses import Family, Protocol
 
 CONVERSATIONS = 3
-"""On each way, so that an endpoint that is chosen by chance is met."""
+"""For each case, so that a randomly chosen endpoint is hit."""
 
 
 class Column(Enum):
-    """Where a connection begins. SAME_NODE also where the node of the endpoint does not matter."""
+    """Where a connection begins. SAME_NODE also if the endpoint's node does not matter."""
 
     SAME_NODE = "pod, same node"
     OTHER_NODE = "pod, other node"
@@ -25,8 +25,7 @@ class Column(Enum):
 
 
 class Caller(Struct, frozen=True):
-    """pod: empty for the machine that the command runs on. node: its name. addresses: those it begins connections with, empty
-    when they are not known before."""
+    """pod: empty for the machine that runs the command. node: its name. addresses: its source addresses, if known."""
 
     pod: str = ""
     node: str = ""
@@ -37,7 +36,7 @@ class Caller(Struct, frozen=True):
 
 
 class Trace(Struct, frozen=True):
-    """On which node a connection is translated, and what it is."""
+    """A connection, and the node that translates it."""
 
     node: str
     source: str
@@ -47,7 +46,7 @@ class Trace(Struct, frozen=True):
 
 
 class Case(Struct, frozen=True):
-    """late: run only once everything else has settled, because the outcome is that of a Service which is not served yet, too."""
+    """late: run only after everything else has settled: a Service that is not programmed yet has the same result."""
 
     row: str
     column: Column
@@ -76,7 +75,7 @@ def pod_source(node: NodePlace, pod: PodPlace) -> Caller:
 
 
 def clients(stage: Stage, target: NodePlace | None = None) -> Iterator[tuple[Column, NodePlace, Caller]]:
-    """The pods and the nodes, each with its column; target: the node that `same` means."""
+    """Yields the pods and the nodes, each with its column; target: the node that "same" refers to."""
     for node in stage.nodes:
         is_same = target is None or node.name == target.name
         yield Column.SAME_NODE if is_same else Column.OTHER_NODE, node, pod_source(node, node.client)
@@ -85,7 +84,7 @@ def clients(stage: Stage, target: NodePlace | None = None) -> Iterator[tuple[Col
 
 
 def titled(stage: Stage, family: Family, text: str) -> str:
-    """The name of a row, with the family where there are two."""
+    """Returns the name of a row, with the family if there are two."""
     return f"{text}, {family.value}" if len(stage.families) > 1 else text
 
 
@@ -101,7 +100,7 @@ def to_service(
     size: int = 16,
     late: bool = False,
 ) -> Case:
-    """A connection to an address of a Service. on: the node that translates it, if it is not the source's."""
+    """Returns a case: a connection to a Service's address. on: the node that translates it, if not the source's."""
     protocol, family, host, port = place
     trace = None
     if address := source.addresses.get(family):
@@ -115,6 +114,6 @@ def to_service(
 def to_cluster_ip(
     stage: Stage, service: str, protocol: Protocol, family: Family
 ) -> tuple[Protocol, Family, str, int] | None:
-    """The place of a Service; None when it has no address of that family."""
+    """Returns protocol, family, address and port of a Service; None if it has no address of that family."""
     address = stage.services[service].cluster_ips.get(family)
     return None if address is None else (protocol, family, address, PORT)

@@ -1,4 +1,4 @@
-"""The cluster as the command asks it: objects by their paths, programs in pods."""
+"""The command's access to the cluster: objects by their paths, programs in pods."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -18,7 +18,7 @@ BACKGROUND = {"propagationPolicy": "Background"}
 
 
 class ClusterClient:
-    """Over an open client. Raises KubeError."""
+    """Uses an open client. Raises KubeError."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -54,7 +54,7 @@ class ClusterClient:
         return True
 
     async def own_namespaces(self) -> list[str]:
-        """Those that this command has made, in this run or another."""
+        """Returns the namespaces that this command has created, in this run or an earlier one."""
         items = await self.items(NAMESPACES, [("labelSelector", SELECTOR)])
         return sorted(item["metadata"]["name"] for item in items)
 

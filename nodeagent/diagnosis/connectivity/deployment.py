@@ -1,4 +1,4 @@
-"""The namespace with everything in it: made, waited for, deleted."""
+"""The namespace with everything in it: creates it, waits for it, deletes it."""
 
 import asyncio
 import inspect
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nodeagent.diagnosis.connectivity import objects, pod_program
 from nodeagent.diagnosis.connectivity.cluster import NAMESPACES, ClusterClient
-from nodeagent.diagnosis.connectivity.pod_states import hopeless, lacking
+from nodeagent.diagnosis.connectivity.pod_states import missing_pods, why_never_ready
 from nodeagent.diagnosis.connectivity.stage import (
     NodePlace,
     ServicePlace,
@@ -36,11 +36,11 @@ DELETE_ATTEMPTS = 5
 
 
 class ConnectivityError(Exception):
-    """The cluster cannot be tried; `str` is one line."""
+    """The cluster cannot be tested; `str` is one line."""
 
 
 class StagePlan(Struct, frozen=True):
-    """nodes: their objects. seconds: until all pods run."""
+    """nodes: their objects. seconds: timeout until all pods run."""
 
     namespace: str
     image: str
@@ -55,7 +55,7 @@ class StagePlan(Struct, frozen=True):
 
 
 class Deployment:
-    """What a plan makes of a cluster. `remove` it, however far `create` came."""
+    """Creates a plan's objects in a cluster. Call `remove` even if `create` failed."""
 
     def __init__(self, cluster: ClusterClient, plan: StagePlan) -> None:
         self._cluster = cluster
@@ -66,9 +66,9 @@ class Deployment:
         self._refused: dict[str, str] = {}
 
     async def create(self) -> Stage:
-        """Everything, the pods ready. Raises ConnectivityError or KubeError."""
+        """Creates everything and waits until the pods are ready. Raises ConnectivityError or KubeError."""
         document = objects.namespace(self._plan.namespace)
-        # A caller that is interrupted here must still learn whether there is a namespace to delete.
+        # If it is interrupted here, `remove` must still find out whether there is a namespace to delete.
         self._creating = asyncio.create_task(self._cluster.create(NAMESPACES, document), name="create the namespace")
         await asyncio.shield(self._creating)
         await self._create_pods()
@@ -92,13 +92,13 @@ class Deployment:
         )
 
     async def remove(self, seconds: float) -> bool:
-        """Delete the namespace; whether it is gone within so many seconds. Raises KubeError when it cannot be deleted."""
+        """Deletes the namespace. Returns whether it is deleted within `seconds`. Raises KubeError if that fails."""
         if self._creating is None:
             return True
         await asyncio.wait([self._creating])
         if isinstance(self._creating.exception(), StatusError):
-            return True  # the server said no
-        return await removed(self._cluster, self._plan.namespace, seconds)
+            return True  # the server refused to create it
+        return await delete_and_wait(self._cluster, self._plan.namespace, seconds)
 
     async def _create_pods(self) -> None:
         await self._cluster.create(f"{self._path}/configmaps", objects.program(inspect.getsource(pod_program)))
@@ -112,7 +112,7 @@ class Deployment:
                 ) from error
 
     async def _create_services(self) -> tuple[Family, ...]:
-        """The families of the cluster's Services."""
+        """Creates the Services. Returns the families of the cluster's Services."""
         families: tuple[Family, ...] = ()
         for document in objects.services(len(self._plan.nodes)):
             made = await self._create_service(document)
@@ -123,7 +123,7 @@ class Deployment:
                 await self._create_service(document)
             except (ForbiddenError, RejectedError) as error:
                 self._refused[document["metadata"]["name"]] = str(error)
-        await self._tell_of_balancer(families)
+        await self._set_balancer_status(families)
         return families
 
     async def _create_service(self, document: Document) -> Document:
@@ -132,7 +132,7 @@ class Deployment:
         self._services[place.name] = place
         return made
 
-    async def _tell_of_balancer(self, families: tuple[Family, ...]) -> None:
+    async def _set_balancer_status(self, families: tuple[Family, ...]) -> None:
         if objects.BALANCER in self._refused:
             return
         addresses = [
@@ -150,9 +150,9 @@ class Deployment:
             async with asyncio.timeout(self._plan.seconds):
                 while True:
                     pods = await self._cluster.items(f"{self._path}/pods", [("labelSelector", objects.SELECTOR)])
-                    if reason := hopeless(pods):
+                    if reason := why_never_ready(pods):
                         raise ConnectivityError(reason)
-                    if not (missing := lacking(pods, self._plan.node_names)):
+                    if not (missing := missing_pods(pods, self._plan.node_names)):
                         return pods
                     await asyncio.sleep(POLL_SECONDS)
         except TimeoutError as error:
@@ -170,8 +170,8 @@ class Deployment:
         return ran.output
 
 
-async def removed(cluster: ClusterClient, namespace: str, seconds: float) -> bool:
-    """Delete a namespace; whether it is gone within so many seconds. Raises KubeError when it cannot be deleted."""
+async def delete_and_wait(cluster: ClusterClient, namespace: str, seconds: float) -> bool:
+    """Deletes a namespace. Returns whether it is deleted within `seconds`. Raises KubeError if that fails."""
     for attempt in range(1, DELETE_ATTEMPTS + 1):
         try:
             await cluster.delete_namespace(namespace)

@@ -1,10 +1,10 @@
-"""Whether what a source saw is what must be (pure)."""
+"""Compares what a source saw with what was expected (pure)."""
 
 from collections.abc import Sequence
 
 from msgspec import Struct
 
-from nodeagent.diagnosis.connectivity.requests import Answer, RequestResult
+from nodeagent.diagnosis.connectivity.requests import PodAnswer, RequestResult
 from nodeagent.wire.dns.codes import RecordType
 from nodeagent.wire.dns.message import BadMessage, read_message
 from nodeagent.wire.dns.record_text import data_text
@@ -13,9 +13,9 @@ REFUSED = "refused"
 
 
 class Expected(Struct, frozen=True):
-    """servers: the pods that may answer. every: each of them must. one: all answers are of the same. own_address: the pod
-    sees the client's own address. refused: the connection is refused. silent: nobody answers, for whatever reason.
-    addresses: what a name has. targets: the names in the SRV records of an answer."""
+    """servers: the pods that may answer. every: each of them must. one: all answers must come from the same.
+    own_address: the pod sees the client's own address. refused: the connection is refused. silent: there is no answer,
+    for any reason. addresses: those of a name. targets: the names in the SRV records of an answer."""
 
     servers: tuple[str, ...] = ()
     every: bool = False
@@ -30,7 +30,7 @@ class Expected(Struct, frozen=True):
         if self.refused:
             return "the connection is refused"
         if self.silent:
-            return "nobody answers, because no endpoint is on that node"
+            return "there is no answer, because no endpoint is on that node"
         if self.addresses:
             return f"the name has {_listed(self.addresses)}"
         if self.targets:
@@ -41,29 +41,29 @@ class Expected(Struct, frozen=True):
 
 
 def difference(expected: Expected, result: RequestResult) -> str:
-    """What happened instead of what was expected; empty when it is as expected."""
+    """Returns what happened instead of what was expected; empty if they agree."""
     if expected.addresses:
         return _names_differ(expected.addresses, result.addresses, result.error)
     if expected.targets:
         return _targets_differ(expected.targets, result)
     if expected.silent or expected.refused:
-        return _not_failed(expected, result)
+        return _failure_difference(expected, result)
     errors = [answer.error for answer in result.answers if answer.error] or [result.error] * bool(result.error)
     if not errors:
-        return _answered(expected, result.answers)
+        return _answer_difference(expected, result.answers)
     before = max(0, len(result.answers) - 1)
     return f"{errors[0]} (after {before} that {'were' if before > 1 else 'was'} answered)" if before else errors[0]
 
 
-def _not_failed(expected: Expected, result: RequestResult) -> str:
-    """What happened where a connection must fail; one that was not tried has not failed."""
+def _failure_difference(expected: Expected, result: RequestResult) -> str:
+    """Returns what happened instead of the expected failure; empty if it failed. What was not tried has not failed."""
     errors = [answer.error for answer in result.answers if answer.error]
     if not errors:
         return result.error or _who(result.answers)
     return "" if expected.silent or errors == [REFUSED] else errors[0]
 
 
-def _answered(expected: Expected, answers: Sequence[Answer]) -> str:
+def _answer_difference(expected: Expected, answers: Sequence[PodAnswer]) -> str:
     servers = {answer.server for answer in answers}
     if not answers:
         return "there is no result"
@@ -96,7 +96,7 @@ def _targets_differ(expected: frozenset[str], result: RequestResult) -> str:
     return "" if found == expected else f"SRV records name {_listed(found) or 'nothing'}"
 
 
-def _who(answers: Sequence[Answer]) -> str:
+def _who(answers: Sequence[PodAnswer]) -> str:
     return f"{_listed({answer.server for answer in answers})} answered"
 
 

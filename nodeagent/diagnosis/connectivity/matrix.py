@@ -1,4 +1,4 @@
-"""What was tried as a matrix, a line for each failure, and a document (pure)."""
+"""The results as a matrix, a line for each failure, and a document (pure)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -11,29 +11,29 @@ from nodeagent.diagnosis.connectivity.requests import RequestResult
 from nodeagent.model.addresses import endpoint_text
 
 NOT_MEANT = "-"
-"""In a field: this way does not exist from there."""
+"""In a field: this connection does not exist from there."""
 
 
-class Outcome(Struct, frozen=True):
-    """happened: what was instead of what was expected; empty when the case is as it must be."""
+class CaseOutcome(Struct, frozen=True):
+    """happened: what happened instead of what was expected; empty if the case passed."""
 
     case: Case
     happened: str
 
 
 class Report(Struct, frozen=True):
-    """traces: what nodeagent said of a connection on the node that translates it, by lines."""
+    """traces: nodeagent's lines about a connection on the node that translates it."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CaseOutcome, ...]
     skipped: tuple[Skipped, ...]
     traces: Mapping[Trace, tuple[str, ...]] = {}
 
     @property
-    def failures(self) -> tuple[Outcome, ...]:
+    def failures(self) -> tuple[CaseOutcome, ...]:
         return tuple(one for one in self.outcomes if one.happened)
 
     def rows(self) -> list[dict[str, object]]:
-        """A row for each way, a field for each column: ok, FAILED and how many of how many, skipped, or nothing."""
+        """Returns a row for each subject, a field for each column: ok, FAILED with counts, skipped, or nothing."""
         names = dict.fromkeys([one.case.row for one in self.outcomes] + [one.row for one in self.skipped])
         return [{"way": name, **{column.value: self._field(name, column) for column in Column}} for name in names]
 
@@ -46,7 +46,7 @@ class Report(Struct, frozen=True):
         return f"FAILED {failed}/{len(tried)}" if failed else "ok"
 
     def failure_lines(self) -> Iterator[str]:
-        """For each failure one line, and below it what nodeagent says; the same trace once."""
+        """Yields one line for each failure, and nodeagent's trace below it; each trace once."""
         seen: set[Trace] = set()
         for one in self.failures:
             yield f"failed: {described(one.case)}: expected: {one.case.expected}; {one.happened}"
@@ -61,7 +61,7 @@ class Report(Struct, frozen=True):
             yield from (f"    {line}" for line in self.traces[trace])
 
     def skipped_lines(self) -> Iterator[str]:
-        """For each reason one line."""
+        """Yields one line for each reason."""
         rows: dict[str, list[str]] = {}
         for one in self.skipped:
             rows.setdefault(one.reason, []).append(one.row)
@@ -71,29 +71,25 @@ class Report(Struct, frozen=True):
             yield f"skipped: {shown}: {reason}"
 
     def case_lines(self) -> Iterator[str]:
-        """Each case that is as it must be."""
+        """Yields a line for each case that passed."""
         for one in self.outcomes:
             if not one.happened:
                 yield f"ok: {described(one.case)}: {one.case.expected}"
 
     def summary(self) -> str:
         failed = len(self.failures)
-        what = (
-            f"{failed} of {len(self.outcomes)} cases failed"
-            if failed
-            else f"all {len(self.outcomes)} cases are as they must be"
-        )
+        what = f"{failed} of {len(self.outcomes)} cases failed" if failed else f"all {len(self.outcomes)} cases passed"
         return f"{what}, {len(self.skipped)} skipped" if self.skipped else what
 
     def document(self) -> dict[str, Any]:
-        """All of it for programs."""
+        """Returns everything for programs."""
         return {
             "ok": not self.failures,
             "cases": [self._case(one) for one in self.outcomes],
             "skipped": [{"way": one.row, "from": one.column.value, "reason": one.reason} for one in self.skipped],
         }
 
-    def _case(self, one: Outcome) -> dict[str, Any]:
+    def _case(self, one: CaseOutcome) -> dict[str, Any]:
         case = one.case
         trace = self.traces.get(case.trace) if case.trace is not None else None
         return {
@@ -108,13 +104,15 @@ class Report(Struct, frozen=True):
         }
 
 
-def outcomes(cases: Sequence[Case], results: Sequence[RequestResult]) -> tuple[Outcome, ...]:
-    """How each case ended."""
-    return tuple(Outcome(case, difference(case.expected, result)) for case, result in zip(cases, results, strict=True))
+def outcomes(cases: Sequence[Case], results: Sequence[RequestResult]) -> tuple[CaseOutcome, ...]:
+    """Returns the result of each case."""
+    return tuple(
+        CaseOutcome(case, difference(case.expected, result)) for case, result in zip(cases, results, strict=True)
+    )
 
 
-def traces_wanted(failures: Iterable[Outcome], most: int) -> list[Trace]:
-    """Each connection that failed once, the first so many."""
+def traces_wanted(failures: Iterable[CaseOutcome], most: int) -> list[Trace]:
+    """Returns each failed connection once, at most `most`."""
     return list(dict.fromkeys(one.case.trace for one in failures if one.case.trace is not None))[:most]
 
 
@@ -123,7 +121,7 @@ def described(case: Case) -> str:
 
 
 def target(case: Case) -> str:
-    """What is connected to, or looked up."""
+    """Returns what is connected to, or looked up."""
     request = case.request
     if request.kind == "resolve":
         return request.host

@@ -1,4 +1,4 @@
-"""Cases by name: as a pod asks its resolver, and as a program asks for SRV records (pure)."""
+"""Cases by name: as a pod's resolver asks, and as a program asks for SRV records (pure)."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from nodeagent.wire.dns.query import query_packet, question_of
 
 DNS_PORT = 53
 SECONDS = 5.0
-"""For a lookup, which tries several names."""
+"""Timeout of a lookup, which tries several names."""
 NO_RESOLVER = "the pods' resolv.conf has no search domain NAMESPACE.svc.DOMAIN, so that cluster DNS is not used"
 
 
@@ -29,7 +29,7 @@ def name_cases(stage: Stage) -> Cases:
 
 
 def _of_service(stage: Stage, family: Family) -> Cases:
-    """Look up, connect."""
+    """Yields cases that look a name up and connect."""
     domain = stage.resolver.domain
     for number, target in enumerate(stage.nodes):
         service = service_of_node(number)
@@ -67,7 +67,7 @@ def _srv(stage: Stage) -> Iterator[Case]:
 
 
 def query_message(name: str, kind: RecordType) -> bytes:
-    """A question with recursion desired. Raises BadName."""
+    """Returns a question with recursion desired. Raises BadName."""
     return query_packet(0x4E41, question_of(from_text(name), kind))
 
 
@@ -76,7 +76,7 @@ def _case(stage: Stage, row: str, column: Column, source: Caller, request: Reque
 
 
 def _trace(resolver: ClusterResolver, source: Caller) -> Trace | None:
-    """The way to the resolver."""
+    """Returns the connection to the resolver; None without an address."""
     if not resolver.address or (address := source.addresses.get(family_of(resolver.address))) is None:
         return None
     return Trace(source.node, address, resolver.address, DNS_PORT, Protocol.UDP)

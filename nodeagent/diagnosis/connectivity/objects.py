@@ -1,4 +1,4 @@
-"""What is created in the cluster: all of it in one namespace, whose end is the end of all (pure)."""
+"""The objects that are created in the cluster: all in one namespace, whose deletion deletes everything (pure)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,17 +7,17 @@ Document = dict[str, Any]
 
 LABEL = "app.kubernetes.io/managed-by"
 OWNER = "nodeagent-connectivity"
-"""On everything; `--cleanup` deletes the namespaces that carry it."""
+"""Label value of all objects; `--cleanup` deletes the namespaces that have it."""
 SELECTOR = f"{LABEL}={OWNER}"
 ROLE, NODE_NUMBER = "nodeagent.io/connectivity", "nodeagent.io/connectivity-node"
 SERVER, CLIENT, HOST = "server", "client", "host"
-"""Roles: answers, asks from a pod's network, asks from the node's."""
+"""Roles: a server, a client in a pod's network, a client in the node's network."""
 ROLES = (SERVER, CLIENT, HOST)
 CONTAINER = "main"
 PROGRAM, PROGRAM_PATH = "program", "/connectivity/pod_program.py"
 PORT, SERVER_PORT = 80, 8080
 BALANCER_CLASS = "nodeagent.io/connectivity"
-"""A class that no controller serves, so that no load balancer is made and paid."""
+"""A class without a controller, so that no load balancer is created and paid for."""
 
 BALANCER, EXTERNAL_IP = "balancer", "external-ip"
 EVERY, STICKY, HEADLESS, EMPTY = "every", "sticky", "headless", "empty"
@@ -25,24 +25,24 @@ INTERNAL, EXTERNAL, ELSEWHERE = "internal", "external", "elsewhere"
 
 
 def service_of_node(number: int) -> str:
-    """The Service with the server of one node as its only endpoint."""
+    """Returns the name of the Service whose only endpoint is the server of one node."""
     return f"server-{number}"
 
 
 def namespace(name: str) -> Document:
-    """Pods with the node's network are allowed in it."""
+    """Returns a namespace that allows pods in the node's network."""
     labels = {LABEL: OWNER, "pod-security.kubernetes.io/enforce": "privileged"}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
 def program(source: str) -> Document:
-    """The program of the pods, for any image with Python."""
+    """Returns a ConfigMap with the program of the pods, for any image with Python."""
     data = {"pod_program.py": source}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(PROGRAM), "data": data}
 
 
 def daemon_set(role: str, image: str, nodes: Sequence[str]) -> Document:
-    """One pod of a role on each of these nodes."""
+    """Returns a DaemonSet: one pod of a role on each of these nodes."""
     labels = {LABEL: OWNER, ROLE: role}
     return {
         "apiVersion": "apps/v1",
@@ -57,7 +57,7 @@ def daemon_set(role: str, image: str, nodes: Sequence[str]) -> Document:
 
 def _pod(role: str, image: str, nodes: Sequence[str]) -> Document:
     words = ["serve", str(SERVER_PORT)] if role == SERVER else ["wait"]
-    # A term for each node: a match of fields takes one value.
+    # A term for each node, because a field match takes one value.
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
     return {
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}},
@@ -98,7 +98,7 @@ def _answers() -> Document:
 
 
 def services(nodes: int) -> list[Document]:
-    """The Services that every cluster takes, for so many nodes; the first is that of node 0."""
+    """Returns the Services that every cluster accepts, for so many nodes; the first is that of node 0."""
     here = {ROLE: SERVER, NODE_NUMBER: "0"}
     return [
         *(
@@ -116,7 +116,7 @@ def services(nodes: int) -> list[Document]:
 
 
 def outer_services(external_ips: Sequence[str]) -> list[Document]:
-    """The Services with addresses from outside, which a cluster may refuse."""
+    """Returns the Services with addresses from outside, which a cluster may refuse."""
     here = {ROLE: SERVER, NODE_NUMBER: "0"}
     return [
         _service(BALANCER, here, type="LoadBalancer", loadBalancerClass=BALANCER_CLASS),
@@ -125,12 +125,12 @@ def outer_services(external_ips: Sequence[str]) -> list[Document]:
 
 
 def balancer_status(addresses: Sequence[str]) -> Document:
-    """A merge patch that says what a load balancer's controller would."""
+    """Returns a merge patch with the status that a load balancer's controller would write."""
     return {"status": {"loadBalancer": {"ingress": [{"ip": address} for address in addresses]}}}
 
 
 def node_number(number: int) -> Document:
-    """A merge patch for the pod that is the server of a node."""
+    """Returns a merge patch for the pod that is the server of a node."""
     return {"metadata": {"labels": {NODE_NUMBER: str(number)}}}
 
 

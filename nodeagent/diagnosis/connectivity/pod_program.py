@@ -1,10 +1,10 @@
-"""The program of the test pods: `serve PORT` answers, `ask` asks what it reads, `wait` only waits.
+"""The program of the test pods: `serve PORT` answers, `ask` sends the requests that it reads, `wait` only waits.
 
-It reaches the pods in a ConfigMap and needs Python 3.10 or later and nothing else, so that any image with Python will do. The
-command itself runs `answers_of` for the machine that it is on.
+It reaches the pods in a ConfigMap and needs only Python 3.10 or later, so any image with Python works. The command
+itself runs `answers_of` for the machine that it is on.
 
-A server answers TCP and UDP alike: its own name, the client's address, and what the client sent. `ask` reads one line of JSON
-from standard input and writes one to standard output.
+A server answers TCP and UDP alike: its own name, the client's address, and what the client sent. `ask` reads one line
+of JSON from standard input and writes one to standard output.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ SENDS = 3
 """How often a datagram is sent before it counts as lost."""
 IDLE_SECONDS = 30.0
 WORKERS = 4
-"""Requests at a time: every pod asks at once, and a server is one process."""
+"""Requests in parallel: all pods send at once, and a server is one process."""
 
 
 class DatagramEcho(asyncio.DatagramProtocol):
@@ -38,12 +38,12 @@ class DatagramEcho(asyncio.DatagramProtocol):
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: "tuple[Any, ...]") -> None:
-        self._transport.sendto(testimony(addr[0]) + data, addr)
+        self._transport.sendto(echo_line(addr[0]) + data, addr)
 
 
 async def stream_answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One TCP connection: a length and so many bytes come in, a line of testimony and the same bytes go out."""
-    with suppress(OSError, asyncio.IncompleteReadError, asyncio.TimeoutError):  # the client has gone
+    """Serves one TCP connection: reads a length and as many bytes, writes a line with the addresses and these bytes."""
+    with suppress(OSError, asyncio.IncompleteReadError, asyncio.TimeoutError):  # the client disconnected
         await asyncio.wait_for(conversation(reader, writer), IDLE_SECONDS)
     writer.close()
 
@@ -51,17 +51,17 @@ async def stream_answered(reader: asyncio.StreamReader, writer: asyncio.StreamWr
 async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
     payload = await reader.readexactly(min(size, LARGEST_PAYLOAD))
-    writer.write(testimony(writer.get_extra_info("peername")[0]) + payload)
+    writer.write(echo_line(writer.get_extra_info("peername")[0]) + payload)
     await writer.drain()
 
 
-def testimony(peer: str) -> bytes:
-    """Who answers, and how the client's address looked on arrival."""
+def echo_line(peer: str) -> bytes:
+    """Returns a line with the server's name, and the client's address as the server sees it."""
     return f"{os.environ.get('POD_NAME', '')} {peer}\n".encode()
 
 
 async def serve(port: int) -> int:
-    """Listen in each family that there is; in how many. Raises OSError when the port is taken."""
+    """Listens in each available family; returns their number. Raises OSError if the port is in use."""
     loop = asyncio.get_running_loop()
     families = 0
     for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):  # noqa: S104 - a pod's own
@@ -88,7 +88,7 @@ async def serve_for_ever(port: int) -> None:
 
 
 def received(connection: socket.socket, size: int) -> bytes:
-    """Exactly so many bytes. Raises OSError when fewer come."""
+    """Returns exactly `size` bytes. Raises OSError if fewer arrive."""
     pieces = []
     while size:
         piece = connection.recv(min(size, 1 << 16))
@@ -100,7 +100,7 @@ def received(connection: socket.socket, size: int) -> bytes:
 
 
 def answers_of(requests: "list[dict[str, Any]]", seconds: float) -> "list[dict[str, Any]]":
-    """The result of each request, some at a time; of those that take longer than so many seconds, that they did."""
+    """Returns the result of each request, with several in parallel; an error for those that exceed `seconds`."""
     late = {"error": f"no answer in {seconds:g} s"}
     results: list[dict[str, Any]] = [late] * len(requests)
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -125,7 +125,7 @@ def answers_of(requests: "list[dict[str, Any]]", seconds: float) -> "list[dict[s
 
 
 def answer(request: "dict[str, Any]") -> "dict[str, Any]":
-    """What comes of one request; `error` says why nothing does."""
+    """Returns the result of one request; `error` is the reason if it failed."""
     try:
         if request["kind"] == "resolve":
             return {"addresses": sorted({place[0] for place in places(request)})}
@@ -137,7 +137,7 @@ def answer(request: "dict[str, Any]") -> "dict[str, Any]":
 
 
 def conversations(request: "dict[str, Any]") -> "dict[str, Any]":
-    """So many, one after the other, until one fails."""
+    """Returns the results of `count` conversations, one after the other, until one fails."""
     talk = datagram if request["kind"] == "udp" else stream
     answers = []
     for _ in range(request.get("count", 1)):
@@ -151,20 +151,20 @@ def conversations(request: "dict[str, Any]") -> "dict[str, Any]":
 
 
 def places(request: "dict[str, Any]") -> "list[tuple[Any, ...]]":
-    """Addresses of the host, in the family that is asked for. Raises OSError."""
+    """Returns the addresses of the host in the requested family. Raises OSError."""
     family = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}[request["family"]]
     found = socket.getaddrinfo(request["host"], request.get("port"), family, socket.SOCK_STREAM)
     return [place for _, _, _, _, place in found]
 
 
 def chosen(request: "dict[str, Any]") -> "tuple[int, tuple[Any, ...]]":
-    """Family and first place. Raises OSError."""
+    """Returns family and first address. Raises OSError."""
     place = places(request)[0]
     return (socket.AF_INET6 if ":" in place[0] else socket.AF_INET), place
 
 
 def stream(family: int, place: "tuple[Any, ...]", payload: bytes, seconds: float) -> "dict[str, Any]":
-    """One TCP conversation. Raises OSError."""
+    """Does one TCP conversation; returns its result. Raises OSError."""
     with socket.socket(family, socket.SOCK_STREAM) as client:
         client.settimeout(seconds)
         client.connect(place)
@@ -177,12 +177,12 @@ def stream(family: int, place: "tuple[Any, ...]", payload: bytes, seconds: float
 
 
 def datagram(family: int, place: "tuple[Any, ...]", payload: bytes, seconds: float) -> "dict[str, Any]":
-    """One datagram and its answer; sent again when it may be lost. Raises OSError."""
+    """Sends one datagram and returns the result; repeats it, because it may be lost. Raises OSError."""
     with socket.socket(family, socket.SOCK_DGRAM) as client:
         client.settimeout(seconds / SENDS)
         client.connect(place)
         for attempt in range(SENDS):
-            with suppress(PermissionError):  # rejected on this machine; why, the next call says
+            with suppress(PermissionError):  # rejected on this machine; the next call raises the reason
                 client.send(payload)
             try:
                 line, _, echoed = client.recv(LARGEST_DATAGRAM).partition(b"\n")
@@ -205,7 +205,7 @@ def exchanged(line: bytes, client: socket.socket, *, same: bool) -> "dict[str, A
 
 
 def query(request: "dict[str, Any]") -> bytes:
-    """The answer of a DNS server to a message, by UDP. Raises OSError."""
+    """Returns the answer of a DNS server to a message, by UDP. Raises OSError."""
     family, place = chosen(request)
     with socket.socket(family, socket.SOCK_DGRAM) as client:
         client.settimeout(request["seconds"])
@@ -215,7 +215,7 @@ def query(request: "dict[str, Any]") -> bytes:
 
 
 def reason(error: OSError, request: "dict[str, Any]") -> str:
-    """Why there is no answer, in one word where there is one."""
+    """Returns why there is no answer; one word if possible."""
     if isinstance(error, socket.gaierror):
         return f"the name {request['host']} was not resolved: {error.strerror}"
     if isinstance(error, ConnectionRefusedError):
@@ -226,14 +226,14 @@ def reason(error: OSError, request: "dict[str, Any]") -> str:
 
 
 def main(words: "list[str]") -> None:
-    # A process that is the first of its container ends by SIGTERM only when it says so.
+    # The first process of a container needs a handler to end by SIGTERM.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     if words[:1] == ["ask"]:
-        # Bounds what a lookup takes when no server answers; the names' own rules stay those of the pod.
+        # Bounds a lookup if no server answers; the pod's other resolver settings stay.
         os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:2")
         asked = json.loads(sys.stdin.readline())
         print(json.dumps(answers_of(asked["requests"], asked["seconds"])), flush=True)  # noqa: T201
-        os._exit(0)  # although a lookup may still wait
+        os._exit(0)  # a lookup may still be running
     if words[:1] == ["serve"]:
         asyncio.run(serve_for_ever(int(words[1])))
     while True:

@@ -1,4 +1,4 @@
-"""Whether the test pods run, and why they will not (pure)."""
+"""Whether the test pods run, and if not, why (pure)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,11 +20,11 @@ HOPELESS = frozenset(
         "RunContainerError",
     }
 )
-"""Reasons for which a container waits that no waiting mends."""
+"""Waiting reasons of a container that do not go away with time."""
 
 
-def hopeless(pods: Iterable[Document]) -> str:
-    """Which pod will never run, and why; empty when all may."""
+def why_never_ready(pods: Iterable[Document]) -> str:
+    """Returns which pod will never run, and why; empty if all may."""
     for pod in pods:
         for reason, message in _reasons(pod):
             if reason in HOPELESS:
@@ -39,8 +39,8 @@ def _reasons(pod: Document) -> Iterator[tuple[str, str]]:
         yield waiting.get("reason", ""), ended or waiting.get("message", "")
 
 
-def lacking(pods: Sequence[Document], nodes: Iterable[str]) -> list[str]:
-    """What is not there yet: pods that are not ready, with the reason, and those that nobody has made."""
+def missing_pods(pods: Sequence[Document], nodes: Iterable[str]) -> list[str]:
+    """Returns what is missing: pods that are not ready, with the reason, and pods that were not created."""
     found = {(pod["metadata"]["labels"].get(ROLE, ""), pod["spec"].get("nodeName", "")): pod for pod in pods}
     lines = []
     for node in nodes:
@@ -61,9 +61,9 @@ def _is_ready(pod: Document) -> bool:
 def _why_not_ready(pod: Document) -> str:
     reasons = [f"{reason}: {message}".removesuffix(": ") for reason, message in _reasons(pod) if reason]
     conditions = pod.get("status", {}).get("conditions") or ()
-    said = [one["message"] for one in conditions if one.get("status") == "False" and one.get("message")]
+    messages = [one["message"] for one in conditions if one.get("status") == "False" and one.get("message")]
     phase: str = pod.get("status", {}).get("phase", "no state")
-    return next(iter(reasons + said), phase)
+    return next(iter(reasons + messages), phase)
 
 
 def _named(pod: Document) -> str:

@@ -1,4 +1,4 @@
-"""Cases by policy: which endpoint is chosen, and whose address it sees (pure)."""
+"""Cases by policy: which endpoint is chosen, and which client address it sees (pure)."""
 
 from nodeagent.diagnosis.connectivity.address_cases import BOTH, outside
 from nodeagent.diagnosis.connectivity.cases import Cases, Column, Skipped, clients, titled, to_cluster_ip, to_service
@@ -16,7 +16,7 @@ from nodeagent.diagnosis.connectivity.stage import NodePlace, Stage
 from nodeagent.model.addresses import Family, Protocol
 
 FOR_EACH_ENDPOINT = 12
-"""Connections: by chance all of them miss one endpoint of three once in 700,000 runs."""
+"""Connections: with three endpoints, all of them miss one by chance once in 700,000 runs."""
 
 
 def policy_cases(stage: Stage) -> Cases:
@@ -85,8 +85,8 @@ def _no_endpoints(stage: Stage, family: Family) -> Cases:
 def _external_policy(stage: Stage, family: Family, node: NodePlace) -> Cases:
     """From outside: the endpoint of that node, which sees the client. From inside any endpoint may answer.
 
-    Not from pods of other nodes: that node may pick an endpoint on the pod's own, whose answer then does not come back through
-    it. kube-proxy is the same there: half of such connections fail.
+    Not from pods of other nodes: that node may pick an endpoint on the pod's own node, whose answer does not return
+    through it. kube-proxy behaves the same: half of such connections fail.
     """
     row = titled(stage, family, f"node port of {node.name}, policy Local")
     port, address = stage.services[EXTERNAL].node_ports.get(Protocol.TCP), node.addresses.get(family)

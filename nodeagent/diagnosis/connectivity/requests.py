@@ -1,4 +1,4 @@
-"""What a source is asked to do, and what it saw: the JSON that `pod_program` reads and writes (pure)."""
+"""The requests to a source, and its results: the JSON that `pod_program` reads and writes (pure)."""
 
 from msgspec import Struct
 
@@ -6,9 +6,9 @@ from nodeagent.model.addresses import Family
 
 
 class Request(Struct, frozen=True):
-    """kind: `tcp` and `udp` talk to a server, `resolve` looks up a host, `query` sends a DNS
-    message. host: an address or a name. count: how many conversations, one after the other until one fails. size:
-    bytes that are sent and must come back. seconds: for each. message: of a query, in hexadecimal digits."""
+    """kind: `tcp` and `udp` talk to a server, `resolve` looks up a host, `query` sends a DNS message. host: an address
+    or a name. count: conversations, one after the other until one fails. size: bytes that are sent and must come back.
+    seconds: timeout of each. message: of a query, in hexadecimal digits."""
 
     kind: str
     family: Family = Family.IPV4
@@ -20,9 +20,9 @@ class Request(Struct, frozen=True):
     message: str = ""
 
 
-class Answer(Struct, frozen=True):
-    """One conversation. server: the pod that answered. peer: the client's address as the pod saw it, own: as the client
-    has it. error: why it failed, empty when it did not."""
+class PodAnswer(Struct, frozen=True):
+    """One conversation. server: the pod that answered. peer: the client's address as the pod saw it; own: as the client
+    sees it. error: why it failed; empty if it did not."""
 
     server: str = ""
     peer: str = ""
@@ -31,17 +31,16 @@ class Answer(Struct, frozen=True):
 
 
 class RequestResult(Struct, frozen=True):
-    """What came of a request. addresses: of a lookup. message: of a query, in hexadecimal digits. error: why
-    there is nothing."""
+    """The result of a request. addresses: of a lookup. message: of a query, in hexadecimal. error: why it failed."""
 
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[PodAnswer, ...] = ()
     addresses: tuple[str, ...] = ()
     message: str = ""
     error: str = ""
 
 
 class RequestBatch(Struct, frozen=True):
-    """Requests for one source, and how long all of them may take."""
+    """Requests for one source, and the time for all of them in seconds."""
 
     requests: tuple[Request, ...]
     seconds: float

@@ -1,4 +1,4 @@
-"""Runs cases: each source gets all of its requests at once, and all sources work at the same time."""
+"""Runs cases: each source gets all its requests at once, and all sources work in parallel."""
 
 import asyncio
 import socket
@@ -22,7 +22,7 @@ from nodeagent.proxy.source.pod_exec import PodExecError
 
 ROUND_SECONDS = 90.0
 START_SECONDS = 30.0
-"""For the program to start, beside what its requests take."""
+"""Time for the program to start, in addition to its requests."""
 TRACE_SECONDS = 30.0
 PAUSE_SECONDS = 1.0
 KUBELET_PORT = 10250
@@ -32,14 +32,14 @@ _results = msgspec.json.Decoder(list[RequestResult])
 
 
 class CaseRunner:
-    """The cases of one namespace."""
+    """Runs the cases of one namespace."""
 
     def __init__(self, cluster: ClusterClient, namespace: str) -> None:
         self._cluster = cluster
         self._namespace = namespace
 
     async def settle(self, cases: Sequence[Case], seconds: float) -> None:
-        """Repeat those that fail, for at most so many seconds or one round: what serves the Services learns of them meanwhile."""
+        """Repeats failing cases for at most `seconds` or one round, until the proxies know the Services."""
         left = [case for case in cases if not case.late]
         clock = asyncio.get_running_loop().time
         end = clock() + seconds
@@ -49,7 +49,7 @@ class CaseRunner:
             await asyncio.sleep(PAUSE_SECONDS if left else 0)
 
     async def run(self, cases: Sequence[Case]) -> list[RequestResult]:
-        """The result of each, in their order. A source that cannot be asked has the reason in all of its results."""
+        """Returns the result of each case, in their order. If a source is unreachable, all its results have the reason."""
         by_pod: defaultdict[str, list[int]] = defaultdict(list)
         for number, case in enumerate(cases):
             by_pod[case.source.pod].append(number)
@@ -84,7 +84,7 @@ class CaseRunner:
         return found
 
     async def trace(self, agent: ProxyPod, trace: Trace) -> list[str]:
-        """What the agent of the node says of a connection, line by line; why it says nothing."""
+        """Returns the lines of the node's agent about a connection, or a line with the reason for a failure."""
         if not trace.source:
             trace = msgspec.structs.replace(trace, source=_own_address(trace.host))
         try:
@@ -102,7 +102,7 @@ async def _here(requests: tuple[Request, ...]) -> list[RequestResult]:
 
 
 def _own_address(host: str) -> str:
-    """This machine's address towards a host; no packet is sent."""
+    """Returns this machine's source address towards a host; no packet is sent."""
     with socket.socket(family_of(host).socket_family, socket.SOCK_DGRAM) as client:
         client.connect((host, KUBELET_PORT))
         address: str = client.getsockname()[0]
@@ -110,8 +110,8 @@ def _own_address(host: str) -> str:
 
 
 async def unreachable(nodes: Sequence[NodePlace], families: Sequence[Family]) -> dict[Family, str]:
-    """The families in which this machine does not reach every node's address, and why: a node is reached when it answers
-    at the kubelet's port, also with a refusal."""
+    """Returns the families in which this machine does not reach every node, and why: a node is reached if it answers at
+    the kubelet's port, also with a refusal."""
     found = {}
     for family in families:
         reasons = await asyncio.gather(*(_unreached(node, family) for node in nodes))

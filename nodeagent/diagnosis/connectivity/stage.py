@@ -1,4 +1,4 @@
-"""What the cases are made of: nodes, the pods on them, Services, as the cluster has them (pure)."""
+"""The objects of the cases: nodes, their pods, Services, as read from the cluster (pure)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ Addresses = Mapping[Family, str]
 
 
 class PodPlace(Struct, frozen=True):
-    """One of the pods. addresses: of its network, so those of the node where it has the node's."""
+    """One of the pods. addresses: of its network namespace; for a pod in the node's network, the node's."""
 
     name: str
     addresses: Addresses
@@ -30,7 +30,7 @@ class NodePlace(Struct, frozen=True):
 
 
 class ServicePlace(Struct, frozen=True):
-    """cluster_ips: empty for a headless one. node_ports: empty without."""
+    """cluster_ips: empty for a headless Service. node_ports: empty without node ports."""
 
     name: str
     cluster_ips: Addresses
@@ -38,16 +38,17 @@ class ServicePlace(Struct, frozen=True):
 
 
 class ClusterResolver(Struct, frozen=True):
-    """Where pods ask for names. domain: of the cluster, empty when their search list does not say."""
+    """The DNS server of the pods. domain: of the cluster; empty if the search list does not contain it."""
 
     address: str = ""
     domain: str = ""
 
 
 class Stage(Struct, frozen=True):
-    """All there is. families: of the cluster's Services, the first one first. outer_addresses: Service → its addresses from outside. refused:
-    Service that the cluster does not take → why. unreachable: family in which this machine does not reach the nodes → why.
-    outer_is_routed: whether the load balancer's address leads from this machine to a node."""
+    """Everything that the cases need. families: of the cluster's Services, the primary one first. outer_addresses:
+    Service → its addresses from outside. refused: Service that the cluster refuses → why. unreachable: family in which
+    this machine does not reach the nodes → why. outer_is_routed: whether the load balancer's address leads from this
+    machine to a node."""
 
     namespace: str
     nodes: tuple[NodePlace, ...]
@@ -61,7 +62,7 @@ class Stage(Struct, frozen=True):
 
 
 def chosen_nodes(nodes: Iterable[Document], count: int) -> list[Document]:
-    """The first ones by name that are ready and run Linux, at most so many."""
+    """Returns the first nodes by name that are ready and run Linux, at most `count`."""
     return sorted((node for node in nodes if _takes_pods(node)), key=_name)[:count]
 
 
@@ -73,7 +74,7 @@ def _takes_pods(node: Document) -> bool:
 
 
 def pods_by_node(pods: Iterable[Document]) -> dict[tuple[str, str], PodPlace]:
-    """Role and node → the pod."""
+    """Returns the pod for each (role, node)."""
     return {
         (pod["metadata"]["labels"][ROLE], pod["spec"]["nodeName"]): PodPlace(
             pod["metadata"]["name"], by_family(one["ip"] for one in pod["status"].get("podIPs") or ())
@@ -84,7 +85,7 @@ def pods_by_node(pods: Iterable[Document]) -> dict[tuple[str, str], PodPlace]:
 
 
 def node_place(node: Document, pods: Mapping[tuple[str, str], PodPlace]) -> NodePlace:
-    """A node with its pods. Raises KeyError when one is missing."""
+    """Returns a node with its pods. Raises KeyError if one is missing."""
     name = _name(node)
     internal = (one["address"] for one in node["status"].get("addresses", ()) if one["type"] == "InternalIP")
     server, client, host = (pods[role, name] for role in (SERVER, CLIENT, HOST))
@@ -103,7 +104,7 @@ def families_of(service: Document) -> tuple[Family, ...]:
 
 
 def by_family(addresses: Iterable[str]) -> dict[Family, str]:
-    """The first address of each family."""
+    """Returns the first address of each family."""
     found: dict[Family, str] = {}
     for address in addresses:
         if (canonical := parse_address(address)) is not None:
@@ -112,7 +113,7 @@ def by_family(addresses: Iterable[str]) -> dict[Family, str]:
 
 
 def resolver_of(resolv_conf: str, namespace: str) -> ClusterResolver:
-    """What a pod's resolv.conf says."""
+    """Returns server and domain from a pod's resolv.conf."""
     lines = [line.split() for line in resolv_conf.splitlines()]
     servers = [words[1] for words in lines if words[:1] == ["nameserver"] and words[1:]]
     search = [word for words in lines if words[:1] == ["search"] for word in words[1:]]

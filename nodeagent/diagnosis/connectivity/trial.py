@@ -1,4 +1,4 @@
-"""One run: find nodes, deploy, try, ask why, and leave nothing behind."""
+"""One run: finds nodes, deploys, runs the cases, traces failures, and removes everything."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -11,8 +11,8 @@ from nodeagent.diagnosis.connectivity.address_cases import address_cases
 from nodeagent.diagnosis.connectivity.agents import SELECTOR, ProxyPod, agents_of
 from nodeagent.diagnosis.connectivity.cases import Case, Skipped
 from nodeagent.diagnosis.connectivity.cluster import NAMESPACES, ClusterClient
-from nodeagent.diagnosis.connectivity.deployment import ConnectivityError, Deployment, StagePlan, removed
-from nodeagent.diagnosis.connectivity.matrix import Outcome, Report, outcomes, traces_wanted
+from nodeagent.diagnosis.connectivity.deployment import ConnectivityError, Deployment, StagePlan, delete_and_wait
+from nodeagent.diagnosis.connectivity.matrix import CaseOutcome, Report, outcomes, traces_wanted
 from nodeagent.diagnosis.connectivity.name_cases import name_cases
 from nodeagent.diagnosis.connectivity.objects import OWNER
 from nodeagent.diagnosis.connectivity.policy_cases import policy_cases
@@ -28,9 +28,9 @@ Say = Callable[[str], None]
 
 
 class TrialOptions(Struct, frozen=True):
-    """image: empty for that of the nodeagent which runs in the cluster, or `own_image`. nodes: how many at most. pod_seconds:
-    until the pods run. settle_seconds: until what serves Services knows them. balancer_is_routed: whether the balancer's
-    addresses were given, and so lead to the nodes."""
+    """image: empty for that of the nodeagent in the cluster, or `own_image`. nodes: at most this many. pod_seconds:
+    timeout until the pods run. settle_seconds: timeout until the proxies know the Services. balancer_is_routed: whether
+    the balancer's addresses were given, so that they lead to the nodes."""
 
     suffix: str
     image: str
@@ -44,7 +44,7 @@ class TrialOptions(Struct, frozen=True):
 
 
 async def try_everything(cluster: ClusterClient, wanted: TrialOptions, say: Say) -> Report:
-    """Raises ConnectivityError or KubeError when it cannot be tried. However it ends, its namespace is deleted."""
+    """Runs all cases. Raises ConnectivityError or KubeError if that is not possible. The namespace is always deleted."""
     agents = await _agents(cluster)
     nodes = chosen_nodes(await cluster.items("/api/v1/nodes"), wanted.nodes)
     if not nodes:
@@ -56,24 +56,24 @@ async def try_everything(cluster: ClusterClient, wanted: TrialOptions, say: Say)
     try:
         say(f"namespace {name}: test pods with the image {image} on {', '.join(plan.node_names)}")
         stage = await deployment.create()
-        return await _tried(cluster, await _seen_from_here(stage, wanted), wanted, agents, say)
+        return await _run_cases(cluster, await _with_reachability(stage, wanted), wanted, agents, say)
     finally:
         await _remove(deployment, name, say)
 
 
 async def _remove(deployment: Deployment, name: str, say: Say) -> None:
-    """Not an error of its own: what was found is more than what is left."""
+    """Deletes the namespace and reports failures only as text: the results are more important."""
     try:
         if not await deployment.remove(REMOVAL_SECONDS):
-            say(f"namespace {name} is still being deleted after {REMOVAL_SECONDS:g} s; the cluster goes on with it")
+            say(f"namespace {name} is still being deleted after {REMOVAL_SECONDS:g} s; the cluster continues with it")
     except KubeError as error:
         say(f"namespace {name} is left, because it could not be deleted: {error}; try --cleanup")
 
 
 async def remove_leftovers(cluster: ClusterClient, say: Say) -> bool:
-    """Delete the namespaces of all runs; whether they are gone. Raises KubeError."""
+    """Deletes the namespaces of all runs. Returns whether they are deleted. Raises KubeError."""
     names = await cluster.own_namespaces()
-    gone = await asyncio.gather(*(removed(cluster, name, REMOVAL_SECONDS) for name in names))
+    gone = await asyncio.gather(*(delete_and_wait(cluster, name, REMOVAL_SECONDS) for name in names))
     for name, is_gone in zip(names, gone, strict=True):
         say(f"{NAMESPACES.rpartition('/')[2]}/{name} {'deleted' if is_gone else 'is still being deleted'}")
     if not names:
@@ -82,19 +82,19 @@ async def remove_leftovers(cluster: ClusterClient, say: Say) -> bool:
 
 
 async def _agents(cluster: ClusterClient) -> dict[str, ProxyPod]:
-    """Node → its agent; nothing for somebody who may not look."""
+    """Returns the agent of each node; empty if the user may not list pods."""
     try:
         return agents_of(await cluster.items("/api/v1/pods", [("labelSelector", SELECTOR)]))
     except ForbiddenError:
         return {}
 
 
-async def _seen_from_here(stage: Stage, wanted: TrialOptions) -> Stage:
+async def _with_reachability(stage: Stage, wanted: TrialOptions) -> Stage:
     away = await unreachable(stage.nodes, stage.families)
     return msgspec.structs.replace(stage, unreachable=away, outer_is_routed=wanted.balancer_is_routed)
 
 
-async def _tried(
+async def _run_cases(
     cluster: ClusterClient, stage: Stage, wanted: TrialOptions, agents: dict[str, ProxyPod], say: Say
 ) -> Report:
     cases, skipped = _split((*address_cases(stage), *policy_cases(stage), *name_cases(stage)))
@@ -118,9 +118,9 @@ def _split(found: Iterable[Case | Skipped]) -> tuple[tuple[Case, ...], tuple[Ski
 
 
 async def _traces(
-    rounds: CaseRunner, failures: list[Outcome], agents: dict[str, ProxyPod]
+    rounds: CaseRunner, failures: list[CaseOutcome], agents: dict[str, ProxyPod]
 ) -> dict[Any, tuple[str, ...]]:
-    """Of the connections that failed, on the nodes that have an agent."""
+    """Returns the traces of the failed connections on nodes with an agent."""
     limit = asyncio.Semaphore(AT_ONCE)
     wanted = [trace for trace in traces_wanted(failures, MOST_TRACES) if trace.node in agents]
 

@@ -1,1 +1,1 @@
-"""A packet through nftables rules, as the kernel would take it (pure). docs/dataplane.md has the chains."""
+"""Simulates a packet in nftables rules, as the kernel would treat it (pure). docs/dataplane.md has the chains."""

@@ -1,9 +1,9 @@
-"""What the table does to a packet, without a kernel: its rules, executed (pure).
+"""Executes the rules of the table on a packet, without a kernel (pure).
 
-Says what the rules do, not what they are meant to do: nothing here knows our chains or sets. `machine` executes the
+It shows what the rules do, not what they are meant to do: nothing here knows our chains or sets. `machine` executes the
 expressions; here are hooks, chains and verdicts (net/netfilter/nf_tables_core.c, nf_nat_core.c).
 
-`numgen random` is not drawn but explored: every number is followed, and each outcome knows its probability.
+`numgen random` is explored, not drawn: every number is followed, and each outcome has its probability.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -27,12 +27,11 @@ _Position = Iterator[tuple[int, Rule]]
 
 
 class Interpreter:
-    """A table of fixed content in front of a node.
+    """A table with fixed content on a node.
 
-    image: elements by set; what dynamic maps have learned is given in it like any others.
-    local_addresses: canonical text; what `fib … type local` matches, the service interface's addresses included.
-    sockets: bound on the node to an address, with protocol and port.
-    bridges: the hosts behind the ports of each bridge. What they send each other br_netfilter brings to the rules.
+    image: elements by set, also those of dynamic maps. local_addresses: canonical text; what `fib … type local`
+    matches, with the service interface's addresses. sockets: (address, protocol, port) bound on the node. bridges: the
+    hosts behind the ports of each bridge. br_netfilter passes their packets to each other to the rules.
     """
 
     def __init__(
@@ -51,33 +50,33 @@ class Interpreter:
         self._sets = Sets(specs, image, program.verdicts, local, bound)
 
     def outcomes(self, packet: Packet) -> tuple[Outcome, ...]:
-        """Everything that can become of the packet; the probabilities add up to 1.
+        """Returns all possible outcomes for the packet; the probabilities add up to 1.
 
-        Raises KeyError for a chain or set that the program names and does not have, ValueError for more jumps inside
-        each other than the kernel accepts.
+        Raises KeyError if the program names a chain or set that it lacks, ValueError for more nested jumps than the
+        kernel accepts.
         """
         found: list[Outcome] = []
         branches: list[tuple[int, ...]] = [()]
         while branches:
             choices = branches.pop()
             try:
-                found.append(self._outcome(packet, choices))
+                found.append(self._follow(packet, choices))
             except ChoiceNeeded as needed:
                 branches.extend((*choices, number) for number in reversed(range(needed.among)))
         return tuple(found)
 
-    def _outcome(self, packet: Packet, choices: tuple[int, ...]) -> Outcome:
+    def _follow(self, packet: Packet, choices: tuple[int, ...]) -> Outcome:
         machine = self.machine(packet, choices)
         trace: list[Step] = []
         sent_here = packet.iif is None
         accepted = self._hook(HookNumber.OUTPUT if sent_here else HookNumber.PREROUTING, machine, trace)
         stays = machine.is_local(machine.destination)
         if accepted:
-            # What the node sends to itself leaves by loopback, through postrouting; coming back it is translated already.
+            # Packets of the node to itself leave through loopback and postrouting; when they come in they are translated already.
             last = HookNumber.INPUT if stays and not sent_here else HookNumber.POSTROUTING
             if last is HookNumber.POSTROUTING:
                 machine.oif = self._bridge_of.get(machine.destination, "")
-                # Between two ports of a bridge it is there without its input interface (br_nf_post_routing).
+                # Between two ports of a bridge, postrouting sees no input interface (br_nf_post_routing).
                 machine.iif = "" if machine.iif == machine.oif else machine.iif
             accepted = self._hook(last, machine, trace)
         return Outcome(
@@ -96,10 +95,10 @@ class Interpreter:
         )
 
     def _hook(self, number: int, machine: Machine, trace: list[Step]) -> bool:
-        """Whether the packet gets past all chains of a hook, by priority.
+        """Returns whether the packet passes all chains of a hook, by priority.
 
-        A translation ends the nat chains (nf_nat_inet_fn), which the kernel enters at one place together, and never with
-        a packet that is not tracked.
+        A translation ends the nat chains (nf_nat_inet_fn). The kernel enters them together at one place, and never with
+        an untracked packet.
         """
         for chain in self.hooked(number):
             done = machine.translated if number in DESTINATION_HOOKS else machine.masqueraded
@@ -110,17 +109,17 @@ class Interpreter:
         return True
 
     def hooked(self, number: int) -> list[Chain]:
-        """The base chains of a hook, in the order in which the kernel enters them."""
+        """Returns the base chains of a hook, in the kernel's order."""
         chains = (chain for chain in self._chains.values() if chain.hook is not None and chain.hook.number == number)
         return sorted(chains, key=lambda chain: place_in_hook(hook_of(chain)))
 
     def machine(self, packet: Packet, choices: tuple[int, ...] = ()) -> Machine:
-        """A packet before its first rule. choices: the random numbers it gets, in order."""
+        """Returns a packet's state before its first rule. choices: the random numbers it gets, in order."""
         place = packet.destination, packet.destination_port
         return Machine(self._sets, packet, choices, *place, packet.priority, iif=packet.iif or "")
 
     def pass_chain(self, base: Chain, machine: Machine, trace: list[Step]) -> Code:
-        """ACCEPT or DROP, as nft_do_chain; the policy is to accept."""
+        """Returns ACCEPT or DROP, like nft_do_chain; the policy is accept."""
         chain, position = base, _rules(base)
         returns: list[tuple[Chain, _Position]] = []
         while True:
@@ -135,7 +134,7 @@ class Interpreter:
             if verdict.code is Code.JUMP:
                 returns.append((chain, position))
                 if len(returns) > MOST_JUMPS:
-                    raise ValueError(f"more than {MOST_JUMPS} jumps inside each other, the last in chain {chain.name}")
+                    raise ValueError(f"more than {MOST_JUMPS} nested jumps, the last in chain {chain.name}")
             chain = self._chains[verdict.chain or ""]
             position = _rules(chain)
 
@@ -145,13 +144,13 @@ def _type_of(chain: Chain) -> ChainType | None:
 
 
 def hook_of(chain: Chain) -> Hook:
-    """Where a base chain is attached."""
+    """Returns where a base chain is attached."""
     assert chain.hook is not None, "only base chains have a place"
     return chain.hook
 
 
 def place_in_hook(hook: Hook) -> tuple[int, int]:
-    """Where a base chain comes in its hook: of filter chains their priority, of nat chains that of all nat."""
+    """Returns a base chain's position in its hook: its priority for filter chains, that of all nat for nat chains."""
     if hook.type is ChainType.NAT:
         return _NAT_PRIORITY[hook.number in DESTINATION_HOOKS], hook.priority
     return hook.priority, 0
@@ -162,7 +161,7 @@ def _rules(chain: Chain) -> _Position:
 
 
 def _next_verdict(chain: Chain, position: _Position, machine: Machine, trace: list[Step]) -> Verdict | None:
-    """The next verdict that the rest of the chain gives; None at its end."""
+    """Returns the next verdict in the rest of the chain; None at its end."""
     for number, rule in position:
         machine.words = []
         try:
@@ -178,7 +177,7 @@ def _next_verdict(chain: Chain, position: _Position, machine: Machine, trace: li
 
 
 def fate_of(machine: Machine, *, accepted: bool) -> Fate:
-    """What becomes of a packet that the last chain accepted, or one of them did not."""
+    """Returns the fate of a packet that all chains accepted, or that one did not."""
     if accepted:
         return Fate.TRANSLATED if machine.translated else Fate.UNTOUCHED
     if machine.rejected is None:

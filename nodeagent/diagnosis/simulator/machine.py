@@ -1,6 +1,6 @@
-"""One packet's registers and metadata, and what each expression does to them (pure).
+"""One packet's registers and metadata, and the effect of each expression on them (pure).
 
-It knows the expressions and nothing of our chains or sets. Sources: net/netfilter/nft_*.c, one file an expression.
+It knows the expressions, but not our chains or sets. Sources: net/netfilter/nft_*.c, one file for each expression.
 """
 
 import sys
@@ -50,15 +50,15 @@ _IFNAMSIZ = 16
 
 
 class RuleEnds(Exception):
-    """NFT_BREAK: an expression did not match or had nothing to load. The chain goes on with its next rule."""
+    """NFT_BREAK: an expression did not match or had nothing to load. The chain continues with its next rule."""
 
 
 class RuleUnclear(RuleEnds):
-    """An expression that nothing here understands decides whether the rule applies."""
+    """An expression that cannot be evaluated here decides whether the rule applies."""
 
 
 class ChoiceNeeded(Exception):
-    """A random number below `among` is needed that nobody has chosen yet."""
+    """A random number below `among` is needed, and none was chosen yet."""
 
     def __init__(self, among: int) -> None:
         super().__init__(among)
@@ -67,8 +67,8 @@ class ChoiceNeeded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sets:
-    """What lookups look in. verdicts: verdict map → key → chain. local: the node's addresses, packed. sockets: bound to
-    an address (packed), with protocol and port."""
+    """The data of lookups. verdicts: verdict map → key → chain. local: the node's addresses, packed. sockets: (packed
+    address, protocol, port)."""
 
     specs: Mapping[str, SetSpec]
     image: TableImage
@@ -80,11 +80,9 @@ class Sets:
 @dataclass(slots=True)
 class Machine:
     """The state of a packet between two expressions.
-
-    choices: the random numbers it gets, in order. probability: of these choices. iif, oif: its interfaces as rules of the
-    present hook see them; empty for none, or where it is not known.
-    words: what the expressions of the current rule did, for people. lookups: in sets and maps, so far.
-    """
+    choices: the random numbers it gets, in order. probability: of these choices. iif, oif: its interfaces as rules of
+    the present hook see them; empty for none, or if unknown. words: what the expressions of the current rule did, for
+    people. lookups: number of set and map lookups so far."""
 
     sets: Sets
     packet: Packet
@@ -108,7 +106,7 @@ class Machine:
     _fields: dict[int, Field] = field(default_factory=dict)
 
     def execute(self, expression: Expression) -> Verdict | None:
-        """The verdict an expression ends the rule with; None to go on. Raises RuleEnds, RuleUnclear, ChoiceNeeded."""
+        """Returns the verdict if an expression ends the rule, else None. Raises RuleEnds, RuleUnclear, ChoiceNeeded."""
         match expression:
             case Payload() | Meta() | Ct() | FibType() | SocketWildcard() | Immediate() | Random():
                 self._load(expression)
@@ -129,7 +127,7 @@ class Machine:
         return None
 
     def is_local(self, address: str) -> bool:
-        """Whether the node has the address."""
+        """Returns whether the node has the address."""
         return pack_address(address) in self.sets.local
 
     def _load(self, expression: Payload | Meta | Ct | FibType | SocketWildcard | Immediate | Random) -> None:
@@ -166,7 +164,7 @@ class Machine:
         return data
 
     def _socket(self) -> bytes:
-        """Only sockets bound to an address are known; a sender of this node has one that is not."""
+        """Only sockets bound to an address are known; a packet of this node has a socket that is not."""
         if self.packet.iif is None:
             return b"\1"
         if (pack_address(self.destination), self.packet.protocol, self.port) not in self.sets.sockets:
@@ -190,7 +188,7 @@ class Machine:
                 return self.oif.encode().ljust(_IFNAMSIZ, b"\0")
 
     def _connection(self, key: CtKey) -> bytes:
-        """Of the original direction: the packet as it arrived."""
+        """Returns a value of the original direction: the packet as it arrived."""
         match key:
             case CtKey.STATUS:
                 return native_u32(self.status)
@@ -247,7 +245,7 @@ class Machine:
         return True
 
     def _element(self, spec: SetSpec, key: bytes) -> bytes | None:
-        """What the image has for the element that holds the key (for a set's nothing: empty), or None."""
+        """Returns the image's value for the element that contains the key (empty for an element of a set), or None."""
         elements = self.sets.image[spec.name]
         if not spec.interval:
             return self.learned.get(spec.name, {}).get(key, elements.get(key))
@@ -276,7 +274,7 @@ class Machine:
                 self._learn(expression)
 
     def _learn(self, expression: UpdateMap) -> None:
-        """An element that is there keeps its value; only its timer starts again."""
+        """Adds an element. An existing one keeps its value; only its timer restarts."""
         spec, family = self.sets.specs[expression.set], self.packet.family
         key = self._read(expression.key_reg, spec.key_length(family))
         value = self._element(spec, key)
@@ -318,7 +316,8 @@ class Machine:
         return Verdict(Code.GOTO, target)
 
     def _translate(self, address_reg: int, port_reg: int | None) -> None:
-        """The connection counts as translated (IPS_DST_NAT) only if its destination changes (nf_nat_setup_info)."""
+        """Sets a new destination. The connection counts as translated (IPS_DST_NAT) only if that changes it
+        (nf_nat_setup_info)."""
         address = unpack_address(self._read(address_reg, self.packet.family.address_length))
         port = self.port if port_reg is None else int.from_bytes(self._read(port_reg, 2), "big")
         if (address, port) != (self.destination, self.port):
@@ -330,14 +329,14 @@ class Machine:
         return bytes(self._registers[4 * reg : 4 * reg + length])
 
     def _store(self, reg: int, data: bytes) -> None:
-        """Data shorter than its registers is followed by zeros, as in every load of the kernel."""
+        """Stores data, padded with zeros to whole registers, like every load of the kernel."""
         padded = data + b"\0" * (-len(data) % 4)
         self._registers[4 * reg : 4 * reg + len(padded)] = padded
         self._fields.pop(reg, None)
 
 
 def _within(key: bytes, first: bytes, last: bytes, lengths: tuple[int, ...]) -> bool:
-    """Whether every field of a key is between those of the ends, both included."""
+    """Returns whether every field of a key is between those of the ends, inclusive."""
     if len(lengths) == 1:
         return first <= key <= last
     offset = 0

@@ -1,4 +1,4 @@
-"""The first packet of a connection, and what can become of it: what the interpreter takes and gives (pure)."""
+"""The first packet of a connection, and its possible outcomes: input and output of the interpreter (pure)."""
 
 import struct
 from collections.abc import Mapping
@@ -22,9 +22,8 @@ _ECHO_REQUEST = {Family.IPV4: 8, Family.IPV6: 128}
 class Packet:
     """The first packet of a connection, before any translation.
 
-    Addresses are canonical text of one family; `protocol` is the IP protocol number.
-    iif: the interface it came in by; None: this node sends it, so it takes the output hook.
-    priority: what skb->priority holds on arrival (SO_PRIORITY of a local sender).
+    Addresses are canonical text of one family; `protocol` is the IP protocol number. iif: its input interface; None:
+    this node sends it, so it takes the output hook. priority: skb->priority on arrival (SO_PRIORITY of a local sender).
     """
 
     source: str
@@ -43,7 +42,7 @@ class Packet:
 
 
 def network_header(packet: Packet, destination: str) -> bytes:
-    """The IP header without options (RFC 791, RFC 8200) on its way to `destination`; lengths and checksum are 0."""
+    """Returns the IP header without options (RFC 791, RFC 8200) towards `destination`; lengths and checksum are 0."""
     addresses = pack_address(packet.source) + pack_address(destination)
     if packet.family is Family.IPV4:
         return struct.pack(">BBHHHBBH", 0x45, 0, 0, 0, 0, 64, packet.protocol, 0) + addresses
@@ -51,7 +50,7 @@ def network_header(packet: Packet, destination: str) -> bytes:
 
 
 def transport_header(packet: Packet, destination_port: int) -> bytes:
-    """The transport header; an echo request for ICMP, nothing for a protocol without one that matters here."""
+    """Returns the transport header: for ICMP an echo request; empty for a protocol that is not supported."""
     ports = struct.pack(">HH", packet.source_port, destination_port)
     if packet.protocol == TCP:
         return ports + struct.pack(">IIBBHHH", 0, 0, 5 << 4, packet.tcp_flags, 0, 0, 0)
@@ -65,9 +64,9 @@ def transport_header(packet: Packet, destination_port: int) -> bytes:
 
 
 class Fate(Enum):
-    """What becomes of a packet.
+    """The fate of a packet.
 
-    UNTOUCHED: the table lets it go on as it came. REFUSED: the sender gets an error at once.
+    UNTOUCHED: the table lets it pass unchanged. REFUSED: the sender gets an error at once.
     """
 
     TRANSLATED = "translated"
@@ -78,14 +77,13 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One thing that can become of a packet, and how likely it is.
+    """A possible outcome for a packet, and its probability.
 
-    destination, port: where it goes; as sent unless `fate` is TRANSLATED.
-    masqueraded: whether its source is rewritten to the node's. untracked: whether connection tracking passes it by. reset: refused by a TCP reset, not by ICMP.
-    delivered_here: whether it ends at this node rather than going on to another interface.
-    priority: skb->priority as it leaves the table. learned: elements of dynamic maps it added or refreshed, as map →
-    key → value.
-    lookups: in how many sets and maps it was looked up. trace: every rule it met, in order.
+    destination, port: where it goes; as sent unless `fate` is TRANSLATED. masqueraded: whether its source becomes the
+    node's. untracked: whether connection tracking ignores it. reset: refused by a TCP reset, not by ICMP.
+    delivered_here: whether it ends at this node. priority: skb->priority as it leaves the table. learned: elements of
+    dynamic maps that it added or refreshed, as map → key → value. lookups: number of set and map lookups. trace: every
+    rule it met, in order.
     """
 
     fate: Fate
@@ -103,5 +101,5 @@ class Outcome:
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
-        """Where it was translated to; None when it was not."""
+        """The destination of the translation; None if it was not translated."""
         return (self.destination, self.port) if self.fate is Fate.TRANSLATED else None

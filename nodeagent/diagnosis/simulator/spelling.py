@@ -1,4 +1,4 @@
-"""Register contents, keys and rules in the words of `nft list table`, for people who follow a packet (pure)."""
+"""Register contents, keys and rules as `nft list table` writes them, for people who follow a packet (pure)."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -26,10 +26,10 @@ _IFNAMSIZ = 16
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A rule that a packet met. rule: its number in the chain, from 1; 0 for what concerns the chain itself.
+    """A rule that a packet met. rule: its number in the chain, from 1; 0 for the chain itself.
 
-    applied: whether all of the rule did; if not, `text` ends with what did not match.
-    unclear: the rule has an expression that cannot be evaluated; it was passed over.
+    applied: whether the whole rule did; if not, `text` ends with what did not match. unclear: the rule has an
+    expression that cannot be evaluated; it was skipped.
     """
 
     chain: str
@@ -44,7 +44,7 @@ class Step:
 
 
 class Form(Enum):
-    """How the content of a register reads."""
+    """The form of a register's content."""
 
     ADDRESS = "address"
     PROTOCOL = "protocol"
@@ -95,7 +95,7 @@ _PAYLOAD = {
     (PayloadBase.TRANSPORT, 0, 2): ("th sport", Form.PORT),
     (PayloadBase.TRANSPORT, 2, 2): ("th dport", Form.PORT),
     (PayloadBase.TRANSPORT, 13, 1): ("tcp flags", Form.NUMBER),
-    # What a comparison with a CIDR loads; one byte at 8 is the TTL of IPv4.
+    # Loads for a comparison with a CIDR; one byte at 8 is the TTL of IPv4.
     **{(PayloadBase.NETWORK, 12, length): ("ip saddr", Form.IPV4_START) for length in range(1, 4)},
     **{(PayloadBase.NETWORK, 8, length): ("ip6 saddr", Form.IPV6_START) for length in range(2, 16)},
 }
@@ -103,13 +103,13 @@ _PAYLOAD = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What a register was loaded with."""
+    """The content with which a register was loaded."""
 
     name: str
     form: Form = Form.NUMBER
 
     def spell(self, data: bytes) -> str:
-        """Text for data of this form, as nft writes it."""
+        """Returns data of this form as nft writes it."""
         return spell(self.form, data)
 
 
@@ -117,7 +117,7 @@ UNKNOWN = Field("?")
 
 
 def loaded_field(expression: Payload | Meta | Ct | FibType | SocketWildcard) -> Field:
-    """What an expression loads, by nft's name for it."""
+    """Returns what an expression loads, by nft's name."""
     match expression:
         case Payload(_, base, offset, length):
             name, form = _PAYLOAD.get((base, offset, length), (f"@{base.name.lower()},{offset},{length}", Form.NUMBER))
@@ -133,7 +133,7 @@ def loaded_field(expression: Payload | Meta | Ct | FibType | SocketWildcard) -> 
 
 
 def spell(form: Form, data: bytes) -> str:
-    """Data as text: `10.96.0.10`, `10.244.0.0/16`, `tcp`, `80`, `0:3`, `local`, `cni0`, `0x4`."""
+    """Returns data as text: `10.96.0.10`, `10.244.0.0/16`, `tcp`, `80`, `0:3`, `local`, `cni0`, `0x4`."""
     return _SPELLERS[form](data)
 
 
@@ -143,12 +143,12 @@ def _spell_native(names: Mapping[int, str], data: bytes) -> str:
 
 
 def _spell_start(whole: int, data: bytes) -> str:
-    """The CIDR of all addresses of so many bytes that begin like this."""
+    """Returns the CIDR of all addresses that begin with these bytes. whole: bytes of an address."""
     return f"{unpack_address(data.ljust(whole, bytes(1)))}/{8 * len(data)}"
 
 
 def _spell_name(data: bytes) -> str:
-    """An interface name; a prefix of one is shorter than the kernel's 16 bytes."""
+    """Returns an interface name; a prefix is shorter than the kernel's 16 bytes."""
     text = data.rstrip(b"\0").decode(errors="replace")
     return f'"{text}"' if len(data) == _IFNAMSIZ else f'"{text}*"'
 
@@ -168,12 +168,12 @@ _SPELLERS: dict[Form, Callable[[bytes], str]] = {
 
 
 def spell_class(number: int) -> str:
-    """A class as tc and nft write it: `major:minor` in hexadecimal; 0 is `none`."""
+    """Returns a class as tc and nft write it: `major:minor` in hexadecimal; 0 is `none`."""
     return f"{number >> 16:x}:{number & 0xFFFF:x}" if number else "none"
 
 
 def spell_fields(kinds: Sequence[FieldType], family: Family, data: bytes) -> str:
-    """A key or value of a set, its fields separated by ` . `."""
+    """Returns a key or value of a set, with ` . ` between its fields."""
     parts = []
     offset = 0
     for kind in kinds:

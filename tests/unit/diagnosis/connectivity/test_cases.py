@@ -59,7 +59,7 @@ def test_from_outside_the_local_policy_keeps_to_its_node_and_to_the_source() -> 
 def test_where_the_local_policy_has_no_endpoint_nobody_answers_and_that_is_asked_last() -> None:
     (found,) = cases(stage(), "node port of n2, policy Local, no endpoint there")
 
-    assert str(found.expected) == "nobody answers, because no endpoint is on that node"
+    assert str(found.expected) == "there is no answer, because no endpoint is on that node"
     assert found.late
     assert not cases(stage(), "node port of n1, policy Local, no endpoint there")
 

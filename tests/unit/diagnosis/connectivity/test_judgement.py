@@ -4,18 +4,18 @@ import pytest
 
 from nodeagent.diagnosis.connectivity.judgement import Expected, difference
 from nodeagent.diagnosis.connectivity.name_cases import query_message
-from nodeagent.diagnosis.connectivity.requests import Answer, RequestResult
+from nodeagent.diagnosis.connectivity.requests import PodAnswer, RequestResult
 from nodeagent.wire.dns.codes import RecordType
 from nodeagent.wire.dns.domain_names import from_text
 from nodeagent.wire.dns.message import Record, Sections, write
 
 
 def answered(*servers: str, peer: str = "10.244.1.2", own: str = "10.244.1.2") -> RequestResult:
-    return RequestResult(answers=tuple(Answer(server, peer, own) for server in servers))
+    return RequestResult(answers=tuple(PodAnswer(server, peer, own) for server in servers))
 
 
 def failed(error: str, before: int = 0) -> RequestResult:
-    return RequestResult(answers=(*(Answer("a", "1", "1") for _ in range(before)), Answer(error=error)))
+    return RequestResult(answers=(*(PodAnswer("a", "1", "1") for _ in range(before)), PodAnswer(error=error)))
 
 
 A_OR_B = ("a", "b")
@@ -101,7 +101,7 @@ def test_srv_records(message: str, happened: str) -> None:
         (Expected(A_OR_B, one=True), "always the same of a, b answers"),
         (Expected(("a",), own_address=True), "a answers and sees the client's own address"),
         (Expected(refused=True), "the connection is refused"),
-        (Expected(silent=True), "nobody answers, because no endpoint is on that node"),
+        (Expected(silent=True), "there is no answer, because no endpoint is on that node"),
         (Expected(addresses=frozenset({"2", "1"})), "the name has 1, 2"),
         (Expected(targets=frozenset({"x."})), "SRV records name x."),
     ],

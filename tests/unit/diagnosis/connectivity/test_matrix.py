@@ -2,8 +2,8 @@
 
 from nodeagent.diagnosis.connectivity.cases import Caller, Case, Column, Skipped, Trace
 from nodeagent.diagnosis.connectivity.judgement import Expected
-from nodeagent.diagnosis.connectivity.matrix import Outcome, Report, outcomes, traces_wanted
-from nodeagent.diagnosis.connectivity.requests import Answer, Request, RequestResult
+from nodeagent.diagnosis.connectivity.matrix import CaseOutcome, Report, outcomes, traces_wanted
+from nodeagent.diagnosis.connectivity.requests import PodAnswer, Request, RequestResult
 from nodeagent.model.addresses import Family, Protocol
 
 CLIENT = Caller("client-1", "n1", {Family.IPV4: "10.244.1.2"})
@@ -18,10 +18,10 @@ def case(row: str = "ClusterIP", column: Column = Column.SAME_NODE, trace: Trace
 def test_a_field_says_how_many_of_its_cases_failed() -> None:
     report = Report(
         (
-            Outcome(case(), ""),
-            Outcome(case(), "refused"),
-            Outcome(case(), ""),
-            Outcome(case("names"), ""),
+            CaseOutcome(case(), ""),
+            CaseOutcome(case(), "refused"),
+            CaseOutcome(case(), ""),
+            CaseOutcome(case("names"), ""),
         ),
         (Skipped("names", Column.OUTSIDE, "it is far"),),
     )
@@ -36,7 +36,7 @@ def test_a_field_says_how_many_of_its_cases_failed() -> None:
 
 def test_a_failure_says_what_was_expected_what_happened_and_what_nodeagent_says() -> None:
     report = Report(
-        (Outcome(case(), "refused"), Outcome(case("another"), "refused")), (), {TRACE: ("dropped: by", "  x")}
+        (CaseOutcome(case(), "refused"), CaseOutcome(case("another"), "refused")), (), {TRACE: ("dropped: by", "  x")}
     )
 
     assert list(report.failure_lines()) == [
@@ -50,7 +50,7 @@ def test_a_failure_says_what_was_expected_what_happened_and_what_nodeagent_says(
 
 
 def test_where_no_agent_runs_there_is_no_trace() -> None:
-    lines = list(Report((Outcome(case(), "refused"),), ()).failure_lines())
+    lines = list(Report((CaseOutcome(case(), "refused"),), ()).failure_lines())
 
     assert len(lines) == 1
 
@@ -66,20 +66,20 @@ def test_reasons_are_said_once() -> None:
 
 def test_a_connection_is_traced_once_and_not_all_of_many() -> None:
     other = Trace("n2", "10.244.1.2", "10.96.0.1", 80, Protocol.TCP)
-    failures = [Outcome(case(trace=trace), "refused") for trace in (TRACE, TRACE, None, other)]
+    failures = [CaseOutcome(case(trace=trace), "refused") for trace in (TRACE, TRACE, None, other)]
 
     assert traces_wanted(failures, 30) == [TRACE, other]
     assert traces_wanted(failures, 1) == [TRACE]
 
 
 def test_results_belong_to_their_cases() -> None:
-    results = [RequestResult(answers=(Answer("server-1"),)), RequestResult(answers=(Answer(error="refused"),))]
+    results = [RequestResult(answers=(PodAnswer("server-1"),)), RequestResult(answers=(PodAnswer(error="refused"),))]
 
     assert [one.happened for one in outcomes([case(), case()], results)] == ["", "refused"]
 
 
 def test_the_document_has_everything() -> None:
-    report = Report((Outcome(case(), "refused"), Outcome(case("fine"), "")), (), {TRACE: ("dropped",)})
+    report = Report((CaseOutcome(case(), "refused"), CaseOutcome(case("fine"), "")), (), {TRACE: ("dropped",)})
 
     document = report.document()
     assert not document["ok"]
@@ -94,4 +94,4 @@ def test_the_document_has_everything() -> None:
         "trace": ["dropped"],
     }
     assert "trace" not in document["cases"][1]
-    assert Report((Outcome(case(), ""),), ()).document()["ok"]
+    assert Report((CaseOutcome(case(), ""),), ()).document()["ok"]

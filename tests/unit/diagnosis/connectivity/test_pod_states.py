@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nodeagent.diagnosis.connectivity.objects import ROLE, ROLES
-from nodeagent.diagnosis.connectivity.pod_states import hopeless, lacking
+from nodeagent.diagnosis.connectivity.pod_states import missing_pods, why_never_ready
 
 
 def pod(role: str, node: str = "n1", *, ready: bool = True, **status: Any) -> dict[str, Any]:
@@ -32,22 +32,22 @@ def waiting(reason: str, message: str = "") -> dict[str, Any]:
     ids=["no such image", "no name of an image", "about to run", "nothing said"],
 )
 def test_what_will_never_run_is_named(status: dict[str, Any], said: str) -> None:
-    found = hopeless([pod("server"), pod("client", ready=False, **status)])
+    found = why_never_ready([pod("server"), pod("client", ready=False, **status)])
 
     assert found == (f"pod client-x on n1: {said}" if said else "")
 
 
 def test_nothing_lacks_when_each_node_has_each_role() -> None:
-    assert lacking([pod(role, node) for role in ROLES for node in ("n1", "n2")], ["n1", "n2"]) == []
+    assert missing_pods([pod(role, node) for role in ROLES for node in ("n1", "n2")], ["n1", "n2"]) == []
 
 
 def test_what_is_not_there_and_what_is_not_ready_lack() -> None:
     pods = [pod("server"), pod("client", ready=False, **waiting("ContainerCreating"))]
 
-    assert lacking(pods, ["n1"]) == ["pod client-x on n1: ContainerCreating", "no pod host on n1"]
+    assert missing_pods(pods, ["n1"]) == ["pod client-x on n1: ContainerCreating", "no pod host on n1"]
 
 
 def test_the_cluster_says_why_a_pod_is_not_ready() -> None:
     unready = pod("client", ready=False, conditions=[{"type": "Ready", "status": "False", "message": "no network"}])
 
-    assert lacking([pod("server"), unready, pod("host")], ["n1"]) == ["pod client-x on n1: no network"]
+    assert missing_pods([pod("server"), unready, pod("host")], ["n1"]) == ["pod client-x on n1: no network"]

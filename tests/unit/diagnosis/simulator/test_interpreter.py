@@ -363,7 +363,7 @@ class TestVerdicts:
         assert only(table((Verdict(Code.JUMP, "a"),), (DROP,), chains=chains)).endpoint == ("10.244.1.1", 1)
 
     def test_a_program_the_kernel_would_not_take_is_an_error(self, table: BuildTable) -> None:
-        with pytest.raises(ValueError, match="more than 16 jumps"):
+        with pytest.raises(ValueError, match="more than 16 nested jumps"):
             table((Verdict(Code.JUMP, "c"),), chains={"c": ((Verdict(Code.JUMP, "c"),),)}).outcomes(WEB)
         with pytest.raises(KeyError):
             table((Verdict(Code.JUMP, "nowhere"),)).outcomes(WEB)
