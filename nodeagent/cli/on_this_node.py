@@ -25,7 +25,7 @@ from nodeagent.diagnosis.trace.routes import Leg, RouteOutcome
 from nodeagent.diagnosis.trace.sampled_ways import (
     THIS_NODE,
     Place,
-    Stopped,
+    LostConnection,
     Ways,
     sample_places,
     ways_from,
@@ -142,7 +142,7 @@ def _pods(state: ServiceState, own: OwnTable, node: Node, routes: KernelRoutes) 
             return
 
 
-def _way(client: str, one: Stopped, node: Node, own: OwnTable, routes: KernelRoutes, *, named: bool) -> StoppedWay:
+def _way(client: str, one: LostConnection, node: Node, own: OwnTable, routes: KernelRoutes, *, named: bool) -> StoppedWay:
     """named: the user named this client; a rule that stops it counts then, also one that is meant for this client alone."""
     meant = False
     if not (one.certain or named):
@@ -150,7 +150,7 @@ def _way(client: str, one: Stopped, node: Node, own: OwnTable, routes: KernelRou
     return _way_of(client, one, meant=meant)
 
 
-def _way_of(client: str, one: Stopped, *, meant: bool) -> StoppedWay:
+def _way_of(client: str, one: LostConnection, *, meant: bool) -> StoppedWay:
     asked = one.question
     return StoppedWay(
         client,

@@ -15,7 +15,7 @@ from nodeagent.cli.other_tables import read_others
 from nodeagent.cli.rows import output_option, print_document
 from nodeagent.cli.show import patiently
 from nodeagent.cli.trace_names import with_addresses
-from nodeagent.diagnosis.trace.followed import Followed, judge, packets_of, summary_of
+from nodeagent.diagnosis.trace.followed import TracedPacket, judge, packets_of, summary_of
 from nodeagent.diagnosis.trace.live import follow
 from nodeagent.diagnosis.trace.looking import look
 from nodeagent.diagnosis.trace.question import Question, parse_question
@@ -105,7 +105,7 @@ def trace_command(
     click.get_current_context().exit(0 if report.arrives and not otherwise else FAILED)
 
 
-def _follow(report: Report, count: int, seconds: float) -> list[Followed]:
+def _follow(report: Report, count: int, seconds: float) -> list[TracedPacket]:
     """Real packets of the connection, and whether they went as the report says."""
     try:
         with prompt_signal_handling():

@@ -44,8 +44,8 @@ SAME_NAME = {
     Supervisor TokenFile Watch
     """,
     "names that are too general; each is renamed when its package is edited, and none is added": """
-    Access Account Answer Change End Facts Failed Failure Finding Followed Group Interrupted Located Outcome
-    OwnTable Ownership Part Program Random Reason Sets Silence Step Stopped Timing Unreadable World
+    Access Account Change End Facts Failed Failure Finding Group Interrupted Located Outcome OwnTable Ownership
+    Part Program Random Reason Sets Step Timing Unreadable World
     """,
 }
 """Names that more than one class has, by the reason."""

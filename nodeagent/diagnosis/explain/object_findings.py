@@ -18,7 +18,7 @@ _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?", re.IGNORECA
 
 
 def chained(facts: Facts, accounts: Sequence[Account]) -> Iterator[Finding]:
-    """Endpoints that are addresses of Services: what was translated to one is not translated again."""
+    """Endpoints that are addresses of Services: a connection is translated only once."""
     used = list(dict.fromkeys((one.address, one.port) for one in accounts if one.used))
     ranges = [ip_network(cidr) for cidr in facts.service_ranges]
     taken = facts.taken
@@ -38,7 +38,7 @@ def chained(facts: Facts, accounts: Sequence[Account]) -> Iterator[Finding]:
             Severity.BROKEN if every and certain else Severity.IMPAIRED,
             f"{len(found)} of {len(used)} endpoints cannot be reached"
             + ("" if certain else " by way of this node's rules"),
-            f"{shown} is {what}, and what was translated once is not translated again",
+            f"{shown} is {what}, and a connection is translated only once",
             "write the addresses of the pods into the slices, or make it an ExternalName of the other Service",
         )
 

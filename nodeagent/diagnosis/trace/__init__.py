@@ -1,5 +1,6 @@
-"""What becomes of a new connection on this node, and why: our rules, everybody's rules and the routes, in their order.
+"""Finds out what happens to a new connection on this node, and why: our rules, all other rules, and routes, in their
+order.
 
-Pure: rules, elements and settings come in as values that were read from the kernel; only routes are asked for on the way,
-through the `Router` that the caller brings along.
+Pure: rules, elements and settings are values that were read from the kernel; only routes are requested on the way, from
+the `Router` that the caller passes.
 """

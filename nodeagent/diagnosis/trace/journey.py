@@ -1,8 +1,10 @@
-"""A connection's first packet through the whole node: every hook, everybody's chains, the routes between them (pure).
+"""Follows a connection's first packet through the node: every hook, the chains of all programs, the routes between them
+(pure).
 
-The kernel's order: prerouting, route, then input or forward and postrouting; of the node's own packets route, output,
-route again where they were translated, postrouting, and for those to itself prerouting and input by way of loopback. What a
-bridge carries from one port to another br_netfilter brings to prerouting, forward and, without its input interface, postrouting.
+The kernel's order: prerouting, route, then input or forward and postrouting. For the node's own packets: route, output,
+route again if they were translated, postrouting; for those to itself also prerouting and input through loopback.
+br_netfilter passes bridged packets to prerouting, forward and, without input interface, postrouting.
+
 `numgen random` is explored: a journey for each number, with its probability.
 """
 
@@ -16,12 +18,12 @@ from nodeagent.diagnosis.simulator.interpreter import DESTINATION_HOOKS, Interpr
 from nodeagent.diagnosis.simulator.machine import ChoiceNeeded
 from nodeagent.diagnosis.simulator.packet import Fate, Packet
 from nodeagent.diagnosis.simulator.spelling import Step
-from nodeagent.diagnosis.trace.narrow_ways import Hole, find_hole
+from nodeagent.diagnosis.trace.narrow_ways import BlackHole, find_black_hole
 from nodeagent.diagnosis.trace.others import OtherChain, OtherTable
 from nodeagent.diagnosis.trace.others_walk import LOOPBACK, RESET, is_done, pass_other_chain
 from nodeagent.diagnosis.trace.own_table import OwnTable
 from nodeagent.diagnosis.trace.question import Question
-from nodeagent.diagnosis.trace.return_path import Answer, Back, follow_answer
+from nodeagent.diagnosis.trace.return_path import Back, ReplyPath, follow_answer
 from nodeagent.diagnosis.trace.routes import Between, Leg, Route, RouteOutcome, Router
 from nodeagent.diagnosis.trace.traveller import LOOPBACK_INTERFACE, Decision, Traveller
 from nodeagent.model.addresses import Protocol
@@ -30,8 +32,9 @@ from nodeagent.wire.netlink.nf_tables.expressions import Code
 
 
 class End(Enum):
-    """Where a journey ends. UNREACHABLE: no route leads there, or nobody answers for the next hop. ONE_WAY: the packet
-    arrives, its answer does not come back. UNTRANSLATED: it is for a Service and leaves the node as it was sent."""
+    """Where a journey ends. UNREACHABLE: there is no route, or the next hop does not answer. ONE_WAY: the packet
+    arrives, but its answer does not come back. UNTRANSLATED: it is for a Service, but leaves the node as it was sent.
+    """
 
     ARRIVED = "arrives"
     ONE_WAY = "one way"
@@ -42,8 +45,8 @@ class End(Enum):
 
 
 class Node(Struct, frozen=True):
-    """What was read of a node, for one family. own: our table, None where it does not exist. others: all other tables.
-    local: the addresses that packets are delivered here for."""
+    """What was read of a node, for one family. own: our table, None if it does not exist. others: all other tables.
+    local: the addresses whose packets are delivered here."""
 
     own: OwnTable | None
     others: tuple[OtherTable, ...] = ()
@@ -51,14 +54,10 @@ class Node(Struct, frozen=True):
 
 
 class FinalPacket(Struct, frozen=True, kw_only=True):
-    """The packet as it is after all rules.
-
-    destination, port: after all translations.
-    translated: whether a rule of any table changed the destination.
-    rewritten: whether its source becomes the node's.
-    new_source: the source that rules of others give it; empty where the node's own is taken.
-    tracked: whether connection tracking sees it.
-    """
+    """The packet after all rules.
+    destination, port: after all translations. translated: whether a rule of any table changed the destination.
+    rewritten: whether its source becomes the node's. new_source: the source that rules of other programs give it; empty
+    for the node's own. tracked: whether connection tracking sees it."""
 
     destination: str
     port: int
@@ -69,28 +68,20 @@ class FinalPacket(Struct, frozen=True, kw_only=True):
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """What happens to it on this node.
-
-    here: it was delivered to this node.
-    unheard: so, but no program listens there.
-    heard_at: the loopback address at which a program listens instead; empty for none.
-    """
+    """Its delivery on this node.
+    here: it was delivered to this node. unheard: it was, but no program listens there. heard_at: the loopback address
+    at which a program listens instead; empty if none does."""
 
     here: bool = False
-    unheard: bool = False
-    heard_at: str = ""
+    no_listener: bool = False
+    listener_at: str = ""
 
 
 class Journey(Struct, frozen=True, kw_only=True):
-    """One possible way of the packet, with its probability.
-
-    route: the last one asked for.
-    came_by: the interface, empty for packets of the node.
-    routing: whether the routing ended it, not a rule.
-    answer: what becomes of the first answer; None where that was not followed.
-    bridged: a bridge of this node carries the answer past all rules.
-    hole: by which long packets vanish.
-    """
+    """One possible journey of the packet, with its probability.
+    route: the last one that was looked up. came_by: the input interface, empty for packets of the node. routing:
+    whether the routing ended it, not a rule. answer: how the first answer fares; None if it was not followed. bridged:
+    a bridge of this node carries the answer past all rules. hole: where long packets are lost."""
 
     end: End
     probability: Fraction
@@ -100,13 +91,13 @@ class Journey(Struct, frozen=True, kw_only=True):
     came_by: str
     decisions: tuple[Decision, ...]
     routing: bool = False
-    answer: Answer | None = None
+    answer: ReplyPath | None = None
     bridged: bool = False
-    hole: Hole | None = None
+    hole: BlackHole | None = None
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
-        """(address, port) that it was translated to; None when it was not, or did not arrive."""
+        """(address, port) of the translation; None if it was not translated or did not arrive."""
         packet = self.packet
         return (packet.destination, packet.port) if self.end is End.ARRIVED and packet.translated else None
 
@@ -114,15 +105,14 @@ class Journey(Struct, frozen=True, kw_only=True):
 def journeys(
     question: Question, node: Node, router: Router, interface: str = "", most: int | None = None
 ) -> tuple[Journey, ...]:
-    """Every possible way of the connection's first packet; probabilities add up to 1. Raises what `router` raises.
+    """Returns all possible journeys of the connection's first packet; probabilities add up to 1. Raises what `router`
+    raises.
+    interface: the input interface; by default that of the route back to the source, none for the node's own packets.
+    most: how many numbers of each random choice are followed, evenly spread; then the probabilities add up to less."""
+    return tuple(_JourneyWalk(question, node, router, interface).explore(most))
 
-    interface: by which it comes in; by default that of the route back to its source, or none for the node's own. most: of each
-    random choice so many numbers are followed, evenly spread; the probabilities add up to less then.
-    """
-    return tuple(_Trip(question, node, router, interface).explore(most))
 
-
-class _Trip:
+class _JourneyWalk:
     def __init__(self, question: Question, node: Node, router: Router, interface: str) -> None:
         self._question, self._node, self._router = question, node, router
         self._back = router.route(Leg(question.source))
@@ -167,7 +157,7 @@ class _Trip:
         return self._go_out(traveller, beside) if beside and past else self._come_in(traveller, beside)
 
     def _come_in(self, traveller: Traveller, beside: Route | None) -> Journey:
-        """beside: the route to the destination as it was sent, where that needs none of this node."""
+        """beside: the route to the original destination, if the packet does not need this node to get there."""
         if not self._pass(HookNumber.PREROUTING, traveller):
             return self._stopped(traveller, None)
         untranslated = None if traveller.machine.translated else beside
@@ -189,7 +179,8 @@ class _Trip:
         return self._router.between(self._iif, self._question.family)
 
     def _route_beside(self) -> Route | None:
-        """The route of a packet that a bridge of this node carries to its destination without being routed; None for others."""
+        """Returns the route of a packet that a bridge of this node carries to its destination without routing; else
+        None."""
         if self._between_here() not in (Between.FILTERED, Between.BRIDGED):
             return None
         destination = self._question.destination
@@ -200,7 +191,7 @@ class _Trip:
         return Route(RouteOutcome.OUT, self._iif) if unrouted else None
 
     def _is_bridged(self, traveller: Traveller, route: Route) -> bool:
-        """Whether a bridge carries the packet from one of its ports to another."""
+        """Returns whether a bridge carries the packet from one of its ports to another."""
         direct = traveller.machine.translated or not route.gateway
         return direct and route.interface == self._iif and self._between(route) is Between.FILTERED
 
@@ -209,10 +200,10 @@ class _Trip:
         if route.way not in (RouteOutcome.HERE, RouteOutcome.OUT):
             return self._not_routed(traveller, route)
         traveller.oif = LOOPBACK_INTERFACE if route.way is RouteOutcome.HERE else route.interface
-        anew = _Rerouting(self, traveller, route)
-        if not self._pass(HookNumber.OUTPUT, traveller, anew):
-            return self._stopped(traveller, route) if anew.found else self._not_routed(traveller, anew.route)
-        route = anew.route
+        rerouting = _Rerouting(self, traveller, route)
+        if not self._pass(HookNumber.OUTPUT, traveller, rerouting):
+            return self._stopped(traveller, route) if rerouting.found else self._not_routed(traveller, rerouting.route)
+        route = rerouting.route
         traveller.oif = LOOPBACK_INTERFACE if route.way is RouteOutcome.HERE else route.interface
         if not self._pass(HookNumber.POSTROUTING, traveller):
             return self._stopped(traveller, route)
@@ -238,14 +229,19 @@ class _Trip:
         leg = Leg(machine.destination, source, interface, self._question.protocol, machine.port, traveller.mark)
         return self._router.route(leg)
 
-    def route_anew(self, traveller: Traveller) -> Route:
-        """The route of a packet that this node sends, after a chain has changed its destination or mark."""
+    def look_up_again(self, traveller: Traveller) -> Route:
+        """Returns the new route of a packet of this node, after a chain has changed its destination or mark."""
         return self._route(traveller, "", "")
 
     def _pass(
-        self, number: HookNumber, traveller: Traveller, anew: "_Rerouting | None" = None, *, filters_only: bool = False
+        self,
+        number: HookNumber,
+        traveller: Traveller,
+        rerouting: "_Rerouting | None" = None,
+        *,
+        filters_only: bool = False,
     ) -> bool:
-        """Whether the packet gets past all chains of a hook. anew: looks for another route after each."""
+        """Returns whether the packet passes all chains of a hook. anew: looks the route up again after each chain."""
         traveller.hook = number.name.lower()
         own: list[tuple[tuple[int, int], Chain | tuple[OtherTable, OtherChain]]] = [
             (place_in_hook(hook_of(chain)), chain) for chain in self._own.hooked(number)
@@ -264,7 +260,7 @@ class _Trip:
                 of_nat = chain.hook is not None and chain.hook.type is ChainType.NAT
                 skipped = is_done(chain, traveller) or (filters_only and of_nat)
                 passed = skipped or pass_other_chain(table, chain, traveller) is Code.ACCEPT
-            if not passed or not (anew is None or anew.goes_on()):
+            if not passed or not (rerouting is None or rerouting.goes_on()):
                 return False
         return True
 
@@ -301,8 +297,8 @@ class _Trip:
         return self._end(traveller, End.REFUSED if answered else End.DROPPED, route)
 
     def _loses_its_reset(self, traveller: Traveller, route: Route | None) -> bool:
-        """Whether the client takes no notice of the reset. To a packet that a bridge carries it is sent by the port that the packet came
-        by, past the rules and connection tracking (nf_send_reset), so that it comes from the endpoint, not from the Service."""
+        """Returns whether the client ignores the reset. For a bridged packet it is sent through the input port, past
+        rules and connection tracking (nf_send_reset), so it comes from the endpoint and not from the Service."""
         if traveller.rejected != RESET or not traveller.machine.translated:
             return False
         before = route is None and self._between_here() is Between.FILTERED
@@ -313,7 +309,7 @@ class _Trip:
         return self._end(traveller, End.DROPPED if silent else End.UNREACHABLE, route, routing=True)
 
     def _beyond(self, traveller: Traveller, route: Route) -> End:
-        """How a packet that has left the node ends: whether its answer comes back through this node, where it has to."""
+        """Returns how a packet that left the node ends: whether its answer comes back through this node, if it must."""
         machine, own = traveller.machine, self._node.own
         if not machine.translated:
             return End.UNTRANSLATED if own is not None and own.serves(self._question) else End.ARRIVED
@@ -335,8 +331,8 @@ class _Trip:
         answer, hole = None, None
         if end is End.ARRIVED and route is not None:
             answer = self._answer(traveller, route)
-            hole = find_hole(self._question, traveller, route, answer, self._others, self._router)
-        unheard = here and not self._router.listens(machine.destination, machine.port, self._question.protocol)
+            hole = find_black_hole(self._question, traveller, route, answer, self._others, self._router)
+        no_listener = here and not self._router.listens(machine.destination, machine.port, self._question.protocol)
         if answer is not None and answer.lost:
             end = End.ONE_WAY
         packet = FinalPacket(
@@ -348,10 +344,12 @@ class _Trip:
             tracked=traveller.tracked,
         )
         return Journey(
-            end=End.REFUSED if unheard else end,
+            end=End.REFUSED if no_listener else end,
             probability=machine.probability,
             packet=packet,
-            delivery=Delivery(here=here, unheard=unheard, heard_at=self._heard_at(machine.port) if unheard else ""),
+            delivery=Delivery(
+                here=here, no_listener=no_listener, listener_at=self._listener_at(machine.port) if no_listener else ""
+            ),
             route=route,
             came_by=self._iif,
             decisions=tuple(traveller.decisions),
@@ -361,17 +359,18 @@ class _Trip:
             hole=hole,
         )
 
-    def _heard_at(self, port: int) -> str:
-        """The loopback address at which a program listens for that port; empty for none."""
+    def _listener_at(self, port: int) -> str:
+        """Returns the loopback address at which a program listens on that port; empty if none does."""
         address = LOOPBACK[self._question.family]
         return address if self._router.listens(address, port, self._question.protocol, exactly=True) else ""
 
-    def _answer(self, traveller: Traveller, route: Route) -> Answer | None:
-        """What becomes of the answer to a translated packet; None for others, unless it becomes a connection of its own.
+    def _answer(self, traveller: Traveller, route: Route) -> ReplyPath | None:
+        """Returns how the answer to a translated packet fares; None for others, unless the answer becomes a new
+        connection.
 
-        That is so where only answers were given a zone and this one is not in it. What answers the new connection would look like
-        the request, whose zone it shares, so that the kernel gives the answer another source port (nf_nat_core.c,
-        get_unique_tuple). SCTP begins no connection with an answer.
+        That happens if only answers get a zone and this answer is not in it. An answer to such a new connection would
+        look like the request, which is in the same zone, so the kernel gives the answer another source port
+        (nf_nat_core.c, get_unique_tuple). SCTP begins no connection with an answer.
         """
         if traveller.machine.translated:
             return follow_answer(self._question, traveller, route, self._others, self._router)
@@ -382,22 +381,22 @@ class _Trip:
 
 
 class _Rerouting:
-    """The route of a packet that the node itself sends: the kernel looks it up again after each chain that changed its
-    destination or its mark."""
+    """The route of a packet of the node itself: the kernel looks it up again after each chain that changed its
+    destination or mark."""
 
-    def __init__(self, trip: _Trip, traveller: Traveller, route: Route) -> None:
+    def __init__(self, trip: _JourneyWalk, traveller: Traveller, route: Route) -> None:
         self._trip, self._traveller, self.route = trip, traveller, route
         self._for = traveller.machine.destination
 
     @property
     def found(self) -> bool:
-        """Whether the present route leads somewhere."""
+        """Whether the present route leads anywhere."""
         return self.route.way in (RouteOutcome.HERE, RouteOutcome.OUT)
 
     def goes_on(self) -> bool:
-        """Look the route up again if the last chain made that necessary; whether it leads somewhere."""
+        """Looks the route up again if the last chain requires it. Returns whether it leads anywhere."""
         traveller = self._traveller
         if traveller.rerouted or traveller.machine.destination != self._for:
             traveller.rerouted, self._for = False, traveller.machine.destination
-            self.route = self._trip.route_anew(traveller)
+            self.route = self._trip.look_up_again(traveller)
         return self.found

@@ -1,4 +1,5 @@
-"""Bridges of this network namespace, asked of the kernel: whether bridged packets meet the rules, and ports."""
+"""Bridges of this network namespace, read from the kernel: whether bridged packets pass the rules of IP, and the ports.
+"""
 
 import socket
 from pathlib import Path
@@ -13,14 +14,14 @@ SETTINGS = Path("/proc/sys/net/bridge")
 
 
 class Bridges:
-    """Asks over a socket of somebody else's. What the kernel does not tell is taken to be in nobody's way."""
+    """Uses the caller's socket. What the kernel does not report is treated as harmless."""
 
     def __init__(self, netlink: NetlinkSocket) -> None:
         self._netlink = netlink
 
     def are_filtered(self, bridge: rtnetlink.Link, family: Family) -> bool:
-        """Whether packets that a bridge carries meet the rules of IP: by the setting for all bridges, or by its own
-        (br_nf_pre_routing). Both are without effect where br_netfilter is missing."""
+        """Returns whether bridged packets pass the rules of IP: by the setting for all bridges, or the bridge's own
+        (br_nf_pre_routing). Both have no effect without br_netfilter."""
         try:
             if int((SETTINGS / FOR_ALL_BRIDGES[family]).read_text()):
                 return True
@@ -45,8 +46,8 @@ class Bridges:
             return ""
 
     def one_way_port(self, bridge: rtnetlink.Link, address: str) -> str:
-        """The port of a bridge that leads to a host and gives nothing back that came in by it; empty where it does, or
-        where the bridge has not learned which port that is."""
+        """Returns the bridge's port towards a host if that port does not send packets back out; empty if it does, or if
+        the bridge has not learned the port."""
         name = self.port_to(bridge, address)
         try:
             return "" if not name or sends_back(self._netlink.ask(rtnetlink.get_link(name))) else name

@@ -1,8 +1,8 @@
-"""The connection table of this network namespace, as far as a question is about it."""
+"""The part of this network namespace's connection table that a question is about."""
 
 from pathlib import Path
 
-from nodeagent.diagnosis.trace.connections import Attempt, Connections, TrackedFlow, silences
+from nodeagent.diagnosis.trace.connections import Attempt, Connections, TrackedFlow, silent_endpoints
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.model.addresses import Protocol, pack_address, unpack_address
 from nodeagent.proxy.dataplane.source_ports import read_port_shortages
@@ -21,14 +21,12 @@ _STATES = {
     7: "time_wait",
     8: "close",
 }
-"""TCP_CONNTRACK_… → the setting that says how long such a connection is kept after its last packet."""
+"""TCP_CONNTRACK_… → the setting for how long such a connection is kept after its last packet."""
 
 
 def read_connections(question: Question) -> Connections:
-    """How full it is, the tracked UDP flows from the source to the destination, and those of TCP that nobody answered.
-
-    Raises OSError.
-    """
+    """Returns how full the table is, the tracked UDP flows from source to destination, and unanswered TCP connections.
+    Raises OSError."""
     try:
         found = read_consistently(lambda: tuple(_flows(question)))
     except DumpInterruptedError:
@@ -37,7 +35,7 @@ def read_connections(question: Question) -> Connections:
     crowds = read_port_shortages(question.family, question.protocol)
     if question.protocol is Protocol.UDP:
         return Connections(count, most, tuple(flow for flow, _ in found), crowds=crowds)
-    return Connections(count, most, (), silences([(flow.endpoint, _attempt(life)) for flow, life in found]), crowds)
+    return Connections(count, most, (), silent_endpoints([(flow.endpoint, _attempt(life)) for flow, life in found]), crowds)
 
 
 def _flows(question: Question) -> list[tuple[TrackedFlow, FlowState]]:
@@ -61,10 +59,8 @@ def _flows(question: Question) -> list[tuple[TrackedFlow, FlowState]]:
 
 
 def _attempt(life: FlowState) -> Attempt:
-    """A connection of TCP: when its last packet came follows from how long it is still kept.
-
-    One that is established and waits for an acknowledgement is kept much shorter (nf_conntrack_tcp_packet).
-    """
+    """Returns a TCP connection. The age of its last packet follows from the time that the entry is still kept. An
+    established one that waits for an acknowledgement is kept much shorter (nf_conntrack_tcp_packet)."""
     state = _STATES.get(life.state, "")
     waiting = _number("nf_conntrack_tcp_timeout_unacknowledged")
     if state == "established" and life.left <= waiting:

@@ -1,4 +1,4 @@
-"""Routes and sockets of this network namespace, asked of the kernel one at a time."""
+"""Routes and sockets of this network namespace, read from the kernel one at a time."""
 
 import errno
 import socket
@@ -27,8 +27,8 @@ _WAYS = {
     uapi.RTN_PROHIBIT: RouteOutcome.PROHIBITED,
 }
 _NOT_BELIEVED = {errno.EXDEV, errno.EINVAL}
-"""What ip_route_input says of a source it does not believe; EINVAL from Linux 6.13 on."""
-_OF_TYPE = "a route or rule of type {} is for it"
+"""Errors of ip_route_input for a source that it does not accept; EINVAL since Linux 6.13."""
+_OF_TYPE = "a route or rule of type {} applies to it"
 _FIND_IT = "find it: ip rule; ip route show table all"
 _TCP_LISTEN, _UDP_UNCONNECTED = "0A", "07"
 _SOCKET_TABLES = {
@@ -39,13 +39,14 @@ _SOCKET_TABLES = {
 
 _NO_ANSWER = uapi.NUD_INCOMPLETE | uapi.NUD_FAILED
 NEIGHBOUR_SECONDS = 1.5
-"""How long a neighbour is waited for that the kernel has given up: it asks once a second (neigh/*/retrans_time_ms)."""
+"""How long to wait for a neighbour that the kernel has given up: the kernel asks once a second
+(neigh/*/retrans_time_ms)."""
 MOST_WAITED_FOR = 3
 _LOOK_SECONDS = 0.02
 
 
 class KernelRoutes:
-    """A Router for the network namespace of the thread that makes it. Needs no privilege."""
+    """A Router for the network namespace of the creating thread. Needs no privilege."""
 
     def __init__(self) -> None:
         self._socket = NetlinkSocket(socket.NETLINK_ROUTE)
@@ -62,9 +63,9 @@ class KernelRoutes:
         self._socket.close()
 
     def route(self, leg: Leg) -> Route:
-        """Where a packet goes. Raises OSError for an interface that is not there, and where the kernel cannot be asked."""
+        """Returns the route of a packet. Raises OSError for an unknown interface, or if the kernel cannot be asked."""
         index = _index(leg.interface) if leg.interface else 0
-        # Of others than these the kernel takes no question (rtm_getroute_parse_ip_proto).
+        # The kernel accepts only these protocols in a request (rtm_getroute_parse_ip_proto).
         protocol = int(leg.protocol) if leg.protocol in _SOCKET_TABLES else 0
         request = look_up_route(
             leg.destination, leg.source, index, protocol, leg.port, leg.mark, source_port=leg.source_port
@@ -76,19 +77,20 @@ class KernelRoutes:
         except OSError as error:
             return self._refused(leg, error)
         name = socket.if_indextoname(found.interface) if found.interface else ""
-        if leg.interface and found.kind == uapi.RTN_UNICAST and not self._lets_on(leg, name):
+        if leg.interface and found.kind == uapi.RTN_UNICAST and not self._may_leave(leg, name):
             return _no_forwarding(leg)
         return Route(_way(found), name, found.gateway, found.source)
 
-    def _lets_on(self, leg: Leg, interface: str) -> bool:
-        """Whether a packet that came in may go out by an interface. Of IPv6 what stays within a bridge is not forwarded
-        (br_nf_pre_routing_finish_ipv6); of IPv4 the look at the route alone needs that (ip_route_input_slow)."""
+    def _may_leave(self, leg: Leg, interface: str) -> bool:
+        """Returns whether a received packet may leave through an interface. IPv6 packets within a bridge are not
+        forwarded (br_nf_pre_routing_finish_ipv6); for IPv4 the route lookup alone requires forwarding
+        (ip_route_input_slow)."""
         family = family_of(leg.source)
         within = interface == leg.interface and self.between(interface, family) is Between.FILTERED
         return (within and family is Family.IPV6) or _forwards(leg.interface, family)
 
     def listens(self, address: str, port: int, protocol: Protocol, *, exactly: bool = False) -> bool:
-        """Whether a socket of this namespace waits there; of protocols whose sockets are not listed: yes."""
+        """Returns whether a socket of this namespace listens there; for protocols whose sockets are not listed: yes."""
         if protocol not in _SOCKET_TABLES:
             return not exactly
         v4, v6, state = _SOCKET_TABLES[protocol]
@@ -96,9 +98,10 @@ class KernelRoutes:
         return any(_waits(NET / name, address, port, state, exactly=exactly) for name in names)
 
     def between(self, interface: str, family: Family) -> Between:
-        """How packets go between two hosts that are both behind an interface.
+        """Returns how packets go between two hosts behind the same interface.
 
-        Those behind a bridge are taken to send to each other's link addresses. Without a bridge everything goes by this node.
+        Hosts behind a bridge are assumed to send to each other's link addresses. Without a bridge everything passes
+        this node.
         """
         link = self._link(interface)
         if link is None or not link.resolves:
@@ -108,7 +111,7 @@ class KernelRoutes:
         return Between.FILTERED if self._bridges.are_filtered(link, family) else Between.BRIDGED
 
     def bridge_of(self, address: str) -> str:
-        """The bridge behind which a host is, as far as the kernel knows it there."""
+        """Returns the bridge behind which the kernel knows a host; empty if there is no such bridge."""
         for link in self._all_links().values():
             known = self._neighbour(address, link.ifindex) if link.kind == "bridge" else uapi.NUD_NONE
             if known and not known & _NO_ANSWER:
@@ -116,20 +119,17 @@ class KernelRoutes:
         return ""
 
     def back_by_port(self, route: Route, destination: str) -> Route:
-        """The same, or that the bridge does not give the packet back to the port that it came by.
-
-        A packet that the rules have translated to a host behind its own bridge is not routed, it stays within the bridge
-        (br_nf_pre_routing_finish); and that sends nothing back by a port that is not in hairpin mode.
-        """
+        """Returns the same route, or one that says that the bridge does not send the packet back through its input
+        port.
+        A packet that was translated to a host behind its own bridge is not routed, it stays within the bridge
+        (br_nf_pre_routing_finish); and a port without hairpin mode sends nothing back."""
         link = self._link(route.interface)
         if link is None or self.between(link.name, family_of(destination)) is not Between.FILTERED:
             return route
         port = self._bridges.one_way_port(link, destination)
         if not port:
             return route
-        reason = (
-            f"{port}, a port of the bridge {link.name}, gives nothing back that came in by it (hairpin mode is off)"
-        )
+        reason = f"{port}, a port of the bridge {link.name}, does not send packets back out (hairpin mode is off)"
         return Route(RouteOutcome.REJECTED, link.name, reason=reason, cure=f"bridge link set dev {port} hairpin on")
 
     def ends_at(self, interface: str, address: str) -> tuple[str, ...]:
@@ -139,31 +139,30 @@ class KernelRoutes:
         return tuple(filter(None, (interface, port)))
 
     def width(self, interface: str) -> int:
-        """The interface's MTU; 0 where that is not known."""
+        """Returns the interface's MTU; 0 if it is unknown."""
         link = self._link(interface)
         return 0 if link is None else link.mtu
 
     def beyond(self, route: Route, destination: str) -> Route:
-        """The same, or that the interface has no carrier, or that nobody answers for the next hop there.
-
-        Of neighbours only those are asked for that the kernel has given up, once more, and not many of them.
-        """
+        """Returns the same route, or one that says that the interface has no carrier or that the next hop does not
+        answer.
+        Only neighbours that the kernel has given up are probed, once more, and only a few of them."""
         link = self._link(route.interface)
         if link is None or route.way is not RouteOutcome.OUT:
             return route
         if link.up and not link.carrier:
-            reason = f"{link.name} has no carrier: what it leads to is gone or down"
+            reason = f"{link.name} has no carrier: its other end is missing or down"
             return Route(
                 RouteOutcome.NOWHERE, link.name, route.gateway, reason=reason, cure=f"see ip link show {link.name}"
             )
         hop = route.gateway or destination
         if not link.resolves or not self._is_silent(hop, link):
             return route
-        reason = f"nobody answers for {hop} on {link.name}: the host is gone or down, or its address is another"
+        reason = f"no host answers for {hop} on {link.name}: it is down, or has another address"
         return Route(RouteOutcome.NOWHERE, link.name, route.gateway, reason=reason, cure=f"see ip neigh show {hop}")
 
     def has_answered(self, route: Route, destination: str) -> bool:
-        """Whether the next hop of a route is known to be there now: it has answered a moment ago."""
+        """Returns whether the next hop of a route has answered a moment ago."""
         link = self._link(route.interface)
         if link is None or not link.resolves:
             return False
@@ -185,7 +184,7 @@ class KernelRoutes:
         return known
 
     def _stays_silent(self, hop: str, index: int) -> bool:
-        """Whether it does not answer now either; what has failed is asked again, what is being asked is waited for."""
+        """Returns whether it does not answer now either; a failed entry is probed again, a probed one is waited for."""
         end = time.monotonic() + NEIGHBOUR_SECONDS
         while (state := self._neighbour(hop, index)) & _NO_ANSWER:
             if time.monotonic() > end:
@@ -196,7 +195,7 @@ class KernelRoutes:
         return False
 
     def _neighbour(self, hop: str, index: int) -> int:
-        """Its state; none of a kernel that does not tell."""
+        """Returns its state; NUD_NONE if the kernel does not report it."""
         try:
             return read_state(self._socket.ask(look_up_neighbour(hop, index)))
         except TimeoutError:
@@ -214,7 +213,7 @@ class KernelRoutes:
         return self._links
 
     def local_addresses(self) -> frozenset[str]:
-        """The addresses that packets are delivered here for, those of routes included. Raises OSError."""
+        """Returns the addresses whose packets are delivered here, also those of routes. Raises OSError."""
         return read_consistently(self._local_once)
 
     def _local_once(self) -> frozenset[str]:
@@ -231,7 +230,7 @@ class KernelRoutes:
         return frozenset(found)
 
     def _refused(self, leg: Leg, error: OSError) -> Route:
-        if error.errno == errno.EINVAL and self._swallowed(leg):
+        if error.errno == errno.EINVAL and self._is_blackholed(leg):
             way = RouteOutcome.BLACKHOLE if leg.interface else RouteOutcome.NOWHERE
             return Route(way, reason=_OF_TYPE.format("blackhole"), cure=_FIND_IT)
         if leg.interface and error.errno in _NOT_BELIEVED:
@@ -249,8 +248,8 @@ class KernelRoutes:
             RouteOutcome.NOWHERE, reason=reason, cure=f"see ip rule, or add one: ip route add {leg.destination} …"
         )
 
-    def _swallowed(self, leg: Leg) -> bool:
-        """Whether a blackhole takes it: of packets of its own the kernel says EINVAL for that alone."""
+    def _is_blackholed(self, leg: Leg) -> bool:
+        """Returns whether a blackhole route applies: for own packets the kernel returns EINVAL only for that."""
         try:
             self._socket.ask(look_up_route(leg.destination, "", 0, 0, 0, leg.mark))
         except OSError as error:
@@ -265,19 +264,19 @@ class KernelRoutes:
             way = f"leads {back}" if back.way is RouteOutcome.OUT else "does not exist"
             return Route(
                 RouteOutcome.REJECTED,
-                reason=f"rp_filter ({mode}) of {leg.interface} does not believe {leg.source}, the route back {way}",
+                reason=f"rp_filter ({mode}) of {leg.interface} drops packets from {leg.source}: the route back {way}",
                 cure=f"sysctl -w net.ipv4.conf.{leg.interface}.rp_filter=2, or correct the route back",
             )
         if leg.destination.startswith("127."):
             return Route(
                 RouteOutcome.REJECTED,
-                reason=f"{leg.destination} is not for packets from outside (route_localnet is 0)",
+                reason=f"{leg.destination} is closed to packets from outside (route_localnet is 0)",
                 cure="let the server listen on an address of the node",
             )
         if back.way is RouteOutcome.HERE:
             return Route(
                 RouteOutcome.REJECTED,
-                reason=f"{leg.source} is an address of this node, and {leg.interface} takes nothing from it "
+                reason=f"{leg.source} is an address of this node, and {leg.interface} drops packets from it "
                 "(accept_local is 0)",
                 cure=f"give the client another address, or: sysctl -w net.ipv4.conf.{leg.interface}.accept_local=1",
             )
@@ -288,13 +287,13 @@ class KernelRoutes:
 
 
 def _is_martian(address: str) -> bool:
-    """Whether no host may have it (ip_route_input_slow)."""
+    """Returns whether no host may have the address (ip_route_input_slow)."""
     held = ip_address(address)
     return held.is_loopback or held.is_multicast or held.is_reserved or held.is_unspecified
 
 
 def _index(interface: str) -> int:
-    """Raises OSError, which names the interface."""
+    """Returns the interface's index. Raises OSError with the interface's name."""
     try:
         return socket.if_nametoindex(interface)
     except OSError as error:
@@ -312,7 +311,7 @@ def _forwards(interface: str, family: Family) -> bool:
 
 
 def _no_forwarding(leg: Leg) -> Route:
-    """Without a word to the sender (ip_error, ip6_forward)."""
+    """Returns the route for missing forwarding; the kernel sends no error (ip_error, ip6_forward)."""
     name = "net.ipv6.conf.all.forwarding"
     if family_of(leg.destination) is Family.IPV4:
         alone = _setting("ipv4/ip_forward") == 1
@@ -341,7 +340,7 @@ def _waits(table: Path, address: str, port: int, state: str, *, exactly: bool) -
 
 
 def _covers(place: str, address: str, *, exactly: bool) -> bool:
-    """Whether a socket's address, in the hexadecimal words of /proc/net, takes packets to `address`."""
+    """Returns whether a socket's address, in the hexadecimal form of /proc/net, accepts packets to `address`."""
     words = [bytes.fromhex(place[at : at + 8])[::-1] for at in range(0, len(place), 8)]
     packed = b"".join(words)
     if not any(packed):

@@ -1,4 +1,4 @@
-"""Reads other tables and IPsec, and what libnftables cannot say of their rules, straight from the kernel."""
+"""Reads other tables and IPsec, and the parts of rules that libnftables does not show, directly from the kernel."""
 
 from collections.abc import Iterator
 
@@ -33,7 +33,8 @@ OUTSIDE = ("netdev", "bridge")
 
 
 def table_names(ruleset: Ruleset) -> Iterator[tuple[str, str]]:
-    """Every table, its family first. Not through libnftables: 1.0.6 prints what is no JSON of a table that an owner left."""
+    """Yields every table, its family first. Not through libnftables: 1.0.6 prints invalid JSON for a table that its
+    owner left."""
     for family, number in _NFPROTOS.items():
         with typed_errors():
             names = [table_of(data) for data in ruleset.dump(NFT_MSG_GETTABLE, number)]
@@ -41,7 +42,7 @@ def table_names(ruleset: Ruleset) -> Iterator[tuple[str, str]]:
 
 
 def ipsec_policies() -> Iterator[Policy]:
-    """Those of this network namespace; none where the kernel has no IPsec, or does not tell."""
+    """Yields the policies of this network namespace; nothing if the kernel has no IPsec, or does not report them."""
     try:
         with NetlinkSocket(NETLINK_XFRM) as netlink:
             yield from [read_policy(body) for body in netlink.dump(get_policies())]
@@ -50,7 +51,7 @@ def ipsec_policies() -> Iterator[Policy]:
 
 
 def extensions_in(ruleset: Ruleset, family: str, table: str) -> dict[RulePosition, tuple[Extension, ...]]:
-    """The extensions of iptables in the rules of a table."""
+    """Returns the extensions of iptables in the rules of a table."""
     found = {}
     with typed_errors():
         for data in ruleset.dump(NFT_MSG_GETRULE, _NFPROTOS[family], pack_rules(table)):

@@ -1,7 +1,8 @@
-"""The rules of iptables-legacy, out of what iptables-legacy-save prints, in the form of those of nft (pure).
+"""Converts the rules that iptables-legacy-save prints into the form of nft's rules (pure).
 
-Each option becomes the expression that libnftables would list for it (libnftables-json(5)); what has none becomes one
-that cannot be evaluated, named by the option. Priorities: enum nf_ip_hook_priorities (linux/netfilter_ipv4.h).
+Each option becomes the expression that libnftables would list for it (libnftables-json(5)); an option without one
+becomes an expression that cannot be evaluated, with the option's name. Priorities: enum nf_ip_hook_priorities
+(linux/netfilter_ipv4.h).
 """
 
 import re
@@ -31,7 +32,8 @@ _ALL_BITS = 0xFFFFFFFF
 
 
 def read_legacy_tables(saved: str, family: Family) -> tuple[OtherTable, ...]:
-    """The tables of iptables-legacy-save (ip6tables-legacy-save). Raises ValueError for what is no such text."""
+    """Returns the tables in the output of iptables-legacy-save (ip6tables-legacy-save). Raises ValueError for other
+    text."""
     tables: list[OtherTable] = []
     name, headers, rules = "", dict[str, str](), dict[str, list[OtherRule]]()
     for line in saved.splitlines():
@@ -67,7 +69,7 @@ def _table(
 
 
 def hook_of_builtin(table: str, chain: str) -> Hook | None:
-    """Where a built-in chain stands; None for one that only rules lead to."""
+    """Returns the hook of a built-in chain; None for one that is only jumped to."""
     number = _HOOKS.get(chain)
     if number is None:
         return None
@@ -86,7 +88,7 @@ def _unknown(*words: str) -> Json:
 
 
 class _Options:
-    """The options of one rule, in order: their words, and whether a `!` stands before them."""
+    """Iterates over the options of one rule, in order: name, values, and whether a `!` is before it."""
 
     def __init__(self, text: str) -> None:
         self._words = _WORD.findall(text)
@@ -107,12 +109,12 @@ class _Options:
             yield name, values, inverted
 
     def _starts_option(self, word: str) -> bool:
-        """A value that looks like one is in quotes."""
+        """Returns whether the word begins an option; a value that looks like one is in quotes."""
         return word == "!" or (word.startswith("-") and not word[1:2].isdigit() and word != "-")
 
 
 def _expressions(text: str, chains: Mapping[str, str], family: Family) -> tuple[Json, ...]:
-    """Matches that can be evaluated, then those that cannot, then what the rule does."""
+    """Returns matches that can be evaluated, then those that cannot, then the rule's target."""
     known: list[Json] = []
     unknown: list[Json] = []
     target: list[Json] = []
@@ -135,7 +137,7 @@ def _expressions(text: str, chains: Mapping[str, str], family: Family) -> tuple[
 
 
 def _belongs_to_unknown(unknown: list[Json]) -> bool:
-    """Whether a module that is not known was named: its options say nothing more."""
+    """Returns whether an unknown module was named: then its options need no mention."""
     return any(next(iter(one)).startswith("-m ") for one in unknown)
 
 
@@ -317,13 +319,13 @@ def _tracking(values: Mapping[str, list[str]], _: Family) -> list[Json]:
     number = values[option][0]
     if not number.isdigit():
         return [_unknown("-j", "CT", "--zone")]
-    # Without effect for what was left out of tracking before, other than with nftables.
+    # Unlike with nftables, no effect on packets that were left untracked before.
     key = {"key": "zone", "iptables": True} | _ZONE_DIRECTIONS.get(option, {})
     return [{"mangle": {"key": {"ct": key}, "value": int(number)}}]
 
 
 def _destination(values: Mapping[str, list[str]], family: Family) -> list[Json]:
-    """The first address and port of a range; what is not given stays."""
+    """Returns the dnat for the first address and port of a range; missing parts stay unchanged."""
     place = (values.get("--to-destination") or [""])[0]
     if family is Family.IPV6 and not place.startswith("["):
         address, ports = place, ""
@@ -341,7 +343,7 @@ def _destination(values: Mapping[str, list[str]], family: Family) -> list[Json]:
 
 
 def _source(values: Mapping[str, list[str]], family: Family) -> Json:
-    """The first address of a range."""
+    """Returns the first address of a range."""
     place = (values.get("--to-source") or [""])[0]
     address = place.partition(":")[0] if family is Family.IPV4 else place.lstrip("[").partition("]")[0]
     return {"addr": address.partition("-")[0]}

@@ -1,7 +1,7 @@
 """Follows real packets with the kernel's nftrace.
 
-A table of our own turns tracing on for packets of one connection. It belongs to this process's socket (NFT_TABLE_F_OWNER
-without PERSIST), so the kernel removes it when the process ends, in whatever way.
+A table of our own turns tracing on for packets of one connection. It belongs to this process's socket
+(NFT_TABLE_F_OWNER without PERSIST), so the kernel removes it when the process ends in any way.
 """
 
 import errno
@@ -48,43 +48,43 @@ from nodeagent.wire.netlink.uapi.nfnetlink import NFNL_SUBSYS_NFTABLES, NFNLGRP_
 BEFORE_ALL = -450
 """Before defragmentation (-400), so before every chain that decides."""
 IDLE_SECONDS = 0.3
-"""Without a message for so long, the packets seen are through."""
+"""After this time without a message, the seen packets have passed."""
 _BUFFER_BYTES = 8 << 20
 _ACK = 0x10
 _TRACE = message_type(NFNL_SUBSYS_NFTABLES, NFT_MSG_TRACE)
 
 
 def follow(question: Question, count: int, seconds: float, ready: Callable[[], None]) -> list[TraceEvent]:
-    """Everything the kernel tells of the first `count` packets that begin such connections (of UDP: of any such).
+    """Returns all events of the first `count` packets that begin such connections (UDP: of any such packets).
 
-    ready: called when packets are followed. Ends after `seconds` with what was seen. Raises DataplaneError, OSError.
+    ready: called when tracing is on. Ends after `seconds` with what was seen. Raises DataplaneError, OSError.
     """
     events: list[TraceEvent] = []
     with (
-        NetlinkSocket(NETLINK_NETFILTER, 1 << (NFNLGRP_NFTRACE - 1)) as heard,
+        NetlinkSocket(NETLINK_NETFILTER, 1 << (NFNLGRP_NFTRACE - 1)) as events_socket,
         NetlinkSocket(NETLINK_NETFILTER) as owner,
     ):
-        heard.enlarge_receive_buffer(_BUFFER_BYTES)
+        events_socket.enlarge_receive_buffer(_BUFFER_BYTES)
         _turn_on(owner, question)
         ready()
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             enough = len(packets_of(events)) >= count
-            if not select.select([heard], [], [], min(left, IDLE_SECONDS) if enough else left)[0]:
+            if not select.select([events_socket], [], [], min(left, IDLE_SECONDS) if enough else left)[0]:
                 break
-            events += _read(heard)
+            events += _read(events_socket)
     return events
 
 
-def _read(heard: NetlinkSocket) -> list[TraceEvent]:
+def _read(events_socket: NetlinkSocket) -> list[TraceEvent]:
     found = []
-    while (datagram := heard.receive_now()) is not None:
+    while (datagram := events_socket.receive_now()) is not None:
         found += [read_trace(one.body[GENMSG_LENGTH:]) for one in messages(datagram) if one.type == _TRACE]
     return found
 
 
 def _turn_on(owner: NetlinkSocket, question: Question) -> None:
-    """Raises Unsupported where the kernel has no tables that go with their owner (before Linux 5.12)."""
+    """Turns tracing on. Raises Unsupported if the kernel has no tables that end with their owner (before Linux 5.12)."""
     table = f"{OWN_HELPER}-{os.getpid()}"
     rule = [(part.name, part.encode()) for part in _chosen(question) if not isinstance(part, OneOf)]
     operations = [(NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, pack_table(table, NFT_TABLE_F_OWNER))]
@@ -99,13 +99,13 @@ def _turn_on(owner: NetlinkSocket, question: Question) -> None:
     for answer in owner.acknowledgements(first, first + len(operations)):
         code = errno_of(answer)
         if code in (errno.EOPNOTSUPP, errno.EINVAL):
-            raise Unsupported("this kernel has no tables that go with their owner (Linux 5.12): --live needs them")
+            raise Unsupported("this kernel has no tables that end with their owner (Linux 5.12): --live needs them")
         if code:
             raise DataplaneError(f"tracing cannot be turned on: {os.strerror(code)}")
 
 
 def _chosen(question: Question) -> Rule:
-    """The packets to follow, and that they are."""
+    """Returns a rule that matches the packets to follow, and turns tracing on for them."""
     regs = Loader(question.family)
     rule: Rule = (
         regs.source(0),

@@ -1,4 +1,4 @@
-"""A trace on this node: everything is read from the kernel, then one packet is followed."""
+"""A trace on this node: reads everything from the kernel, then follows one packet."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,10 +17,9 @@ ReadOthers = Callable[[Ruleset, Family], tuple[tuple[OtherTable, ...], tuple[str
 
 
 def look(ruleset: Ruleset, question: Question, read_others: ReadOthers, interface: str = "") -> Report:
-    """What becomes of a connection here. interface: by which it comes in; empty: as the route back to its source says.
-
-    Raises DataplaneError, OSError.
-    """
+    """Returns what happens to a connection here. interface: by which it comes in; empty: that of the route back to its
+    source.
+    Raises DataplaneError, OSError."""
     with KernelRoutes() as routes:
         node, notes = read_node(ruleset, question.family, read_others, routes)
         found = journeys(question, node, routes, interface)
@@ -42,6 +41,6 @@ def _interfaces(question: Question, found: Sequence[Journey], routes: KernelRout
 def read_node(
     ruleset: Ruleset, family: Family, read_others: ReadOthers, routes: KernelRoutes
 ) -> tuple[Node, tuple[str, ...]]:
-    """What is on the node, and what could not be read. Raises DataplaneError, OSError."""
+    """Returns the node, and notes on what could not be read. Raises DataplaneError, OSError."""
     others, notes = read_others(ruleset, family)
     return Node(read_own_table(ruleset, family), others, routes.local_addresses()), notes

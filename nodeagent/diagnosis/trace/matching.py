@@ -1,7 +1,7 @@
-"""What a match of nft says of a packet, out of its JSON: yes, no, or unknown (pure).
+"""Evaluates a match of nft on a packet, from its JSON: true, false, or unknown (pure).
 
-Of a packet only what decides about new connections is known. Everything else (rates, users, sockets, marks of others'
-making) is `None`, and so is a match on it.
+Only what decides about new connections is known of a packet. Everything else (rates, users, sockets, marks set by other
+programs) is unknown, and so is a match on it.
 """
 
 from collections.abc import Callable
@@ -33,27 +33,26 @@ NAMES = {
         "admin-prohibited": 13,
     },
 }
-"""What words stand for, by what they are compared with."""
+"""The numbers of words, by the field with which they are compared."""
 NO_INTERFACE = "0"
-"""As nft writes the index of none."""
+"""How nft writes the index of no interface."""
 _TRANSPORTS = {"tcp": TCP, "udp": UDP, "sctp": SCTP}
 _ETHERTYPES = {Family.IPV4: 0x0800, Family.IPV6: 0x86DD}
 _NFPROTOS = {Family.IPV4: 2, Family.IPV6: 10}
 
 
 class Unknown(Exception):
-    """Raised where a value cannot be known before the packet exists; the text names it, as `ct mark` or `set @blocked`."""
+    """Raised if a value cannot be known before the packet exists; the text names it, such as `ct mark` or `set
+    @blocked`."""
 
 
 class Absent(Exception):
-    """Raised where the packet has no such field or a map no such key: the kernel then goes on with the next rule."""
+    """Raised if the packet has no such field or a map no such key: then the kernel continues with the next rule."""
 
 
 def value_of(expression: Any, traveller: Traveller, table: OtherTable) -> Any:
-    """The packet's value for the left side of a match: text, a number, or a tuple for a concatenation.
-
-    Raises Unknown, Absent.
-    """
+    """Returns the packet's value for the left side of a match: text, a number, or a tuple for a concatenation.
+    Raises Unknown, Absent."""
     if isinstance(expression, str | int):
         return expression
     kind, body = next(iter(expression.items()))
@@ -73,7 +72,7 @@ def value_of(expression: Any, traveller: Traveller, table: OtherTable) -> Any:
 
 
 def matches(body: Json, traveller: Traveller, table: OtherTable) -> bool:
-    """Whether the packet fulfils a match, the body of nft's `match` in JSON. Raises Unknown, Absent."""
+    """Returns whether the packet fulfils a match, the body of nft's `match` in JSON. Raises Unknown, Absent."""
     left = value_of(body["left"], traveller, table)
     held = among(left, body["right"], table, body["left"], flags=body["op"] == "in")
     match body["op"]:
@@ -90,8 +89,8 @@ def matches(body: Json, traveller: Traveller, table: OtherTable) -> bool:
 
 
 def among(value: Any, right: Any, table: OtherTable, asked: Any, *, flags: bool = False) -> bool:
-    """Whether a value equals the right side of a match, or is in its set. asked: the left side, which decides what words mean. flags: one of them
-    is enough. Raises Unknown."""
+    """Returns whether a value equals the right side of a match, or is in its set. asked: the left side, which gives
+    words their meaning. flags: one common bit is enough. Raises Unknown."""
     if isinstance(right, dict):
         return _in_structure(value, right, table, asked, flags=flags)
     if isinstance(right, list) and flags:
@@ -113,7 +112,7 @@ def _equal(value: Any, right: Any, asked: Any, *, flags: bool) -> bool:
 
 
 def covers(first: int, last: int, value: int | range) -> bool:
-    """Whether a number, or every one of a range, is among these. Raises Unknown where only some are."""
+    """Returns whether a number, or every number of a range, is between the ends. Raises Unknown if only some are."""
     if isinstance(value, int):
         return first <= value <= last
     if last < value[0] or value[-1] < first:
@@ -148,7 +147,7 @@ def _in_structure(value: Any, right: Json, table: OtherTable, asked: Any, *, fla
 
 
 def look_up(key: Any, data: Any, table: OtherTable, asked: Any) -> Any:
-    """What a map has for a key: its value, or verdict. Raises Absent where there is nothing, Unknown."""
+    """Returns the value or verdict of a map for a key. Raises Absent if it has none, Unknown."""
     pairs = _elements(data, table) if isinstance(data, str) else tuple(data["set"])
     for found, value in pairs:
         if among(key, found, table, asked):
@@ -207,7 +206,8 @@ def _meta(key: str, traveller: Traveller) -> Any:
 
 
 def _ct(body: Json, traveller: Traveller) -> Any:
-    """Of its connection; where it has none, a rule that asks anything but the state ends (nft_ct.c, nft_ct_get_eval)."""
+    """Returns a value of its connection; without a connection, a rule that needs more than the state ends (nft_ct.c,
+    nft_ct_get_eval)."""
     packet = traveller.original
     if body["key"] == "state":
         return traveller.state

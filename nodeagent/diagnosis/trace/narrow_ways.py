@@ -1,7 +1,7 @@
-"""An interface that takes shorter packets than the one they come in by, and a rule that keeps the node from saying so (pure).
+"""Finds interfaces with a smaller MTU whose ICMP errors a rule stops: a path MTU black hole (pure).
 
-The node drops what is too long and tells the sender (ICMP "fragmentation needed", ICMPv6 "packet too big"). A sender that does not learn this
-sends the same again: short packets pass, long ones never do.
+The node drops what is too long and notifies the sender (ICMP "fragmentation needed", ICMPv6 "packet too big"). A sender
+that does not receive this repeats the packet: short packets pass, long ones never do.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from nodeagent.diagnosis.simulator.packet import ICMP, Packet
 from nodeagent.diagnosis.trace.others import OtherTable
 from nodeagent.diagnosis.trace.others_walk import pass_other_chain
 from nodeagent.diagnosis.trace.question import Question
-from nodeagent.diagnosis.trace.return_path import Answer
+from nodeagent.diagnosis.trace.return_path import ReplyPath
 from nodeagent.diagnosis.trace.routes import Leg, Route, RouteOutcome, Router
 from nodeagent.diagnosis.trace.traveller import Decision, Traveller
 from nodeagent.model.addresses import Family, Protocol
@@ -25,9 +25,9 @@ _ERRORS = {Family.IPV4: ("destination-unreachable", 4), Family.IPV6: ("packet-to
 _NAMES = {Family.IPV4: "fragmentation needed", Family.IPV6: "packet too big"}
 
 
-class Hole(Struct, frozen=True):
-    """Long packets that vanish. sender: whose. narrow, wide: interfaces; width, wider: what they take, in bytes. rule: what stops
-    the error."""
+class BlackHole(Struct, frozen=True):
+    """Long packets that are lost. sender: of these packets. narrow, wide: interfaces; width, wider: their MTUs in
+    bytes. rule: the rule that stops the error."""
 
     sender: str
     narrow: str
@@ -40,21 +40,21 @@ class Hole(Struct, frozen=True):
         rule = self.rule
         return (
             f"packets of {self.sender} above {self.width} bytes are lost: {self.narrow} takes no longer ones ({self.wide}: "
-            f"{self.wider}), and what tells it so is stopped: {rule.hook}: {rule.table}, chain {rule.chain}: {rule.text}"
+            f"{self.wider}), and the ICMP error about it is stopped: {rule.hook}: {rule.table}, chain {rule.chain}: {rule.text}"
         )
 
 
-def find_hole(
+def find_black_hole(
     question: Question,
     request: Traveller,
     route: Route,
-    answer: Answer | None,
+    answer: ReplyPath | None,
     others: Sequence[OtherTable],
     router: Router,
-) -> Hole | None:
-    """The hole that a forwarded connection has in one of its directions. request: as it left. route: by which.
+) -> BlackHole | None:
+    """Returns the black hole in one direction of a forwarded connection, or None. request: as it left. route: by which.
 
-    A host right behind the narrow interface is taken to be as narrow, and to have said so to who sends.
+    A host directly behind the narrow interface is assumed to have the same MTU, and to have announced it.
     """
     into, out = router.width(request.iif), router.width(route.interface)
     if route.way is not RouteOutcome.OUT or not request.iif or not into or not out or into == out:
@@ -62,22 +62,22 @@ def find_hole(
     of_client = into > out
     if not (route if of_client else router.route(Leg(question.source))).gateway:
         return None
-    # What an end may send the other one says: the answer's option is for the client.
+    # The MSS option of the answer limits the client, that of the request the server.
     clamped = (answer is not None and answer.clamped) if of_client else request.clamped
     if clamped and question.protocol is Protocol.TCP:
         return None
     sender = question.source if of_client else request.machine.destination
-    rule = _stopped(question, request, sender, others, router)
+    rule = _stopping_rule(question, request, sender, others, router)
     if rule is None:
         return None
     narrow, wide = (route.interface, request.iif) if of_client else (request.iif, route.interface)
-    return Hole(sender, narrow, min(into, out), wide, max(into, out), rule)
+    return BlackHole(sender, narrow, min(into, out), wide, max(into, out), rule)
 
 
-def _stopped(
+def _stopping_rule(
     question: Question, request: Traveller, sender: str, others: Sequence[OtherTable], router: Router
 ) -> Decision | None:
-    """The rule that certainly stops the error; None where it may get through."""
+    """Returns the rule that certainly stops the error; None if it may get through."""
     back = router.route(Leg(sender))
     if back.way is not RouteOutcome.OUT:
         return None
@@ -101,5 +101,5 @@ def _stopped(
 
 
 def cure(family: Family) -> str:
-    """What to do about a hole."""
+    """Returns what to do about a black hole."""
     return f'let ICMP "{_NAMES[family]}" out, or give both interfaces one MTU'

@@ -1,4 +1,5 @@
-"""The tables of others, as libnftables lists them (libnftables-json(5)), and the kernel's bytes of what it cannot say. Pure."""
+"""Tables of other programs, as libnftables lists them (libnftables-json(5)), with the kernel's bytes for what it cannot
+show. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -31,7 +32,8 @@ class OtherRule:
 
 @dataclass(frozen=True, slots=True)
 class OtherChain:
-    """A chain. hook: None for one that is only jumped to. reroutes: a new mark has the node's own packets routed again."""
+    """A chain. hook: None if it is only jumped to. reroutes: a new mark makes the kernel route the node's own packets
+    again."""
 
     table: str
     name: str
@@ -44,9 +46,7 @@ class OtherChain:
 @dataclass(frozen=True, slots=True)
 class OtherTable:
     """A table. name: with its family, as `inet firewalld`. sets: elements by set, maps as pairs.
-
-    made: a number that is higher for one made later; 0 for those of iptables-legacy, taken as older than all of nft.
-    """
+    made: higher for a later one; 0 for tables of iptables-legacy, which are assumed to be older than all of nft."""
 
     name: str
     families: tuple[Family, ...]
@@ -55,7 +55,8 @@ class OtherTable:
     made: int = 0
 
     def hooked(self, number: int) -> Iterable[OtherChain]:
-        """Its base chains of a hook, the newest first: of one priority it is asked first (nf_hook_entries_grow)."""
+        """Returns its base chains of a hook, the newest first: among equal priorities it is called first
+        (nf_hook_entries_grow)."""
         chains = reversed(tuple(self.chains.values()))
         return (chain for chain in chains if chain.hook is not None and chain.hook.number == number)
 
@@ -66,7 +67,7 @@ def read_table(
     texts: Mapping[tuple[str, int], str],
     calls: Mapping[tuple[str, int], tuple[Extension, ...]],
 ) -> OtherTable:
-    """A table out of the objects that are listed of it. texts, calls: by chain and handle of a rule."""
+    """Returns a table made from its listed objects. texts, calls: by chain and handle of a rule."""
     rules: dict[str, list[OtherRule]] = {}
     headers: dict[str, Json] = {}
     sets: dict[str, tuple[Any, ...]] = {}

@@ -1,6 +1,6 @@
-"""A packet through a chain of somebody else's (pure).
+"""Passes a packet through a chain of another program (pure).
 
-What cannot be evaluated is passed over, and reported as a possible decision.
+A rule that cannot be evaluated is skipped, and reported as a possible decision.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,26 +23,26 @@ _DECIDING = frozenset(
 )
 _STOPPING = frozenset({"drop", "reject", "queue", "vmap", "tproxy"})
 _OF_LEGACY = "-j "
-"""How a target of iptables begins that nothing here knows."""
+"""Prefix of an unknown target of iptables."""
 _CONDITIONS = frozenset({"limit", "quota", "connlimit", "ct count", "last"})
-"""Statements that let a rule go on or not, by what came before."""
+"""Statements that continue the rule or not, depending on earlier packets."""
 _MATCH_OF_LEGACY = ("-m ", "--", "-f")
 TRACKING = -200
-"""The priority of connection tracking (NF_IP_PRI_CONNTRACK); a zone counts that was set before."""
+"""The priority of connection tracking (NF_IP_PRI_CONNTRACK); a zone must be set before it."""
 UNTRACKED = "not tracked, so nothing is translated"
-"""The effect of a rule that leaves a packet out of connection tracking."""
+"""The effect of a rule that leaves a packet untracked."""
 RESET = "a reset"
-"""What a packet is refused with where it is not an error of ICMP."""
+"""The refusal that is not an ICMP error."""
 REWRITTEN = "source is rewritten"
 """The effect of a rule that gives a connection another source."""
 _Rest = Iterator[OtherRule]
 LOOPBACK = {Family.IPV4: "127.0.0.1", Family.IPV6: "::1"}
 Ending = tuple[Code, str] | None
-"""A verdict and, of a jump, its chain; None: the rule goes on."""
+"""A verdict and, for a jump, its chain; None: the rule continues."""
 
 
 def pass_other_chain(table: OtherTable, base: OtherChain, traveller: Traveller) -> Code:
-    """ACCEPT or DROP for a packet that enters a base chain; a refusal is a DROP with `traveller.rejected` set."""
+    """Returns ACCEPT or DROP for a packet that enters a base chain; a refusal is a DROP with `traveller.rejected` set."""
     traveller.early = _comes_before_tracking(base, traveller)
     chain, rest = base, iter(base.rules)
     returns: list[tuple[OtherChain, _Rest]] = []
@@ -104,7 +104,7 @@ def _next_verdict(table: OtherTable, chain: OtherChain, rest: _Rest, traveller: 
 def _decides(
     expressions: tuple[Json, ...], table: OtherTable, kinds: frozenset[str], seen: frozenset[str] = frozenset()
 ) -> bool:
-    """Whether a rule could do one of these things to a packet, the chains that it leads to included."""
+    """Returns whether a rule could do one of these things to a packet, also through the chains to which it jumps."""
     for item in expressions:
         kind, body = next(iter(item.items()))
         if kind in kinds or kind.startswith(_OF_LEGACY) or _is_stopping_target(kind, body):
@@ -118,7 +118,7 @@ def _decides(
 
 
 def _is_stopping_target(kind: str, body: Json | None) -> bool:
-    """Whether it is an extension's target that may end the packet's way."""
+    """Returns whether it is an extension's target that may stop the packet."""
     held = body or {}
     return kind == "xt" and held.get("type") == "target" and xtables.may_stop(held.get("name", ""))
 
@@ -133,7 +133,7 @@ def _note(
 
 
 class _Rule:
-    """One rule, and what its statements do."""
+    """One rule, and the effects of its statements."""
 
     def __init__(
         self, table: OtherTable, chain: OtherChain, rule: OtherRule, traveller: Traveller, base: OtherChain
@@ -143,10 +143,8 @@ class _Rule:
         self._calls = iter(rule.calls)
 
     def perform(self) -> Ending:
-        """Apply the rule: its verdict, None to go on with the next rule. Raises Unknown, Absent.
-
-        What cannot be evaluated matters only where everything after it holds, up to what the rule does.
-        """
+        """Applies the rule. Returns its verdict, None to continue with the next rule. Raises Unknown, Absent.
+        A part that cannot be evaluated matters only if all other matches hold."""
         unknown: Unknown | None = None
         for expression in self._rule.expressions:
             kind, body = next(iter(expression.items()))
@@ -176,17 +174,17 @@ class _Rule:
         return _STATEMENTS[kind](self, body)
 
     def accept(self, _: Any) -> Ending:
-        """`accept`: the packet leaves this base chain and goes on to the next one of the hook."""
-        self._done("accepted here")
+        """`accept`: the packet leaves this base chain and continues with the next one of the hook."""
+        self._note_effect("accepted here")
         return Code.ACCEPT, ""
 
     def drop(self, _: Any) -> Ending:
         """`drop`: the packet is discarded without an answer."""
-        self._done("dropped")
+        self._note_effect("dropped")
         return Code.DROP, ""
 
     def follow(self, body: Any) -> Ending:
-        """`vmap`: the verdict that the map has for the packet. Raises Unknown, Absent."""
+        """`vmap`: the map's verdict for the packet. Raises Unknown, Absent."""
         verdict = look_up(value_of(body["key"], self._traveller, self._table), body["data"], self._table, body["key"])
         return self._statement(*next(iter(verdict.items())))
 
@@ -194,12 +192,12 @@ class _Rule:
         """`reject`: the packet is discarded, and the sender gets a TCP reset or an ICMP error."""
         return self._reject(RESET if (body or {}).get("type") == "tcp reset" else "an ICMP error")
 
-    def _done(self, effect: str, *, translates: bool = False) -> None:
+    def _note_effect(self, effect: str, *, translates: bool = False) -> None:
         _note(self._traveller, self._chain, self._rule, effect, translates=translates)
 
     def _reject(self, by: str) -> tuple[Code, str]:
         self._traveller.rejected = by
-        self._done(f"refused with {by}")
+        self._note_effect(f"refused with {by}")
         return Code.DROP, ""
 
     def translate(self, body: Any) -> Ending:
@@ -215,12 +213,12 @@ class _Rule:
             port = value_of(port, self._traveller, self._table)
         if not isinstance(address, str | None) or not isinstance(port, int | None):
             raise Unknown("where dnat leads")
-        self._lead(address, port)
+        self._set_destination(address, port)
         return Code.ACCEPT, ""
 
     def redirect(self, body: Any) -> Ending:
-        """`redirect`: the new destination is this node, at the first address of the interface the packet came in by, and at
-        loopback's for what the node sends (nf_nat_redirect.c). Raises Unknown."""
+        """`redirect`: the new destination is this node, at the first address of the input interface; at loopback for
+        packets of the node (nf_nat_redirect.c). Raises Unknown."""
         if not self._traveller.iif:
             address = LOOPBACK[self._traveller.packet.family]
         elif not (address := self._traveller.address):
@@ -230,38 +228,39 @@ class _Rule:
             port = value_of(port, self._traveller, self._table)
         if not isinstance(port, int | None):
             raise Unknown("where redirect leads")
-        self._lead(address, port)
+        self._set_destination(address, port)
         return Code.ACCEPT, ""
 
-    def _lead(self, address: str | None, port: int | None) -> None:
+    def _set_destination(self, address: str | None, port: int | None) -> None:
         machine = self._traveller.machine
         before = machine.destination, machine.port
         machine.destination, machine.port = address or machine.destination, port or machine.port
         machine.translated = True
         if before != (machine.destination, machine.port):
             machine.status |= IPS_DST_NAT
-        self._done(f"destination becomes {machine.destination} . {machine.port}", translates=True)
+        self._note_effect(f"destination becomes {machine.destination} . {machine.port}", translates=True)
 
     def rewrite(self, body: Any) -> Ending:
-        """`snat`, `masquerade`: the connection gets another source; which one is followed where the rule says it plainly."""
+        """`snat`, `masquerade`: the connection gets another source; it is recorded if the rule names a plain address."""
         address = (body or {}).get("addr")
-        self._hide(address if isinstance(address, str) else "")
+        self._rewrite_source(address if isinstance(address, str) else "")
         return Code.ACCEPT, ""
 
-    def _hide(self, address: str) -> None:
+    def _rewrite_source(self, address: str) -> None:
         self._traveller.machine.masqueraded = True
         self._traveller.new_source = address
-        self._done(REWRITTEN)
+        self._note_effect(REWRITTEN)
 
     def untrack(self, _: Any) -> Ending:
-        """`notrack`: the packet belongs to no connection, so no NAT rule sees it; without effect where it was given a zone before."""
+        """`notrack`: the packet belongs to no connection, so no NAT rule sees it; no effect if it was given a zone
+        before."""
         if not self._traveller.came_back and not self._traveller.zoned:
             self._traveller.machine.untracked = True
-            self._done(UNTRACKED)
+            self._note_effect(UNTRACKED)
         return None
 
     def mangle(self, body: Any) -> Ending:
-        """A statement that sets a field: only the mark, the conntrack zone and the size of segments are followed. Raises Unknown."""
+        """A statement that sets a field: only mark, conntrack zone and segment size are followed. Raises Unknown."""
         left: Json = body["key"] if isinstance(body["key"], dict) else {}
         if left.get("ct", {}).get("key") == "zone":
             if self._traveller.tracked or not left["ct"].get("iptables"):
@@ -279,8 +278,8 @@ class _Rule:
         return None
 
     def _zone(self, number: Any, direction: str) -> None:
-        """The first one counts: a packet that has a zone is taken to be tracked already. What is left out of tracking is not: nftables
-        gives it a zone, and so takes it in again (nft_ct_set_zone_eval), iptables does not (xt_ct_target)."""
+        """Sets the zone. The first one counts: a packet with a zone counts as tracked. nftables also gives a zone to an
+        untracked packet and so tracks it (nft_ct_set_zone_eval), iptables does not (xt_ct_target)."""
         if not isinstance(number, int):
             raise Unknown("the zone it sets")
         hook, settled = self._base.hook, self._traveller.came_back or self._traveller.zoned
@@ -288,16 +287,16 @@ class _Rule:
             self._traveller.zone, self._traveller.zone_direction = number, direction
             self._traveller.zoned = True
             self._traveller.machine.untracked = False
-            self._done(f"tracked in zone {number}" + (f" ({direction})" if direction else ""))
+            self._note_effect(f"tracked in zone {number}" + (f" ({direction})" if direction else ""))
 
     def _mark(self, value: int) -> None:
         if value != self._traveller.mark:
             self._traveller.mark = value
             self._traveller.rerouted = self._traveller.rerouted or self._base.reroutes
-            self._done(f"marked {value:#x}")
+            self._note_effect(f"marked {value:#x}")
 
     def _extension(self, body: Json | None) -> tuple[Ending, bool]:
-        """An extension's verdict, and whether the rule goes on. Raises Unknown."""
+        """Returns an extension's verdict, and whether the rule continues. Raises Unknown."""
         call = next(self._calls, None)
         if call is None:
             raise Unknown(f"xt {(body or {}).get('name', '')}".strip())
@@ -310,7 +309,7 @@ class _Rule:
                 by_reset = xtables.resets(call, self._traveller.packet.family)
                 ending = self._reject(RESET if by_reset else "an error")
             case "DNAT":
-                self._lead(*xtables.translation(call, self._traveller))
+                self._set_destination(*xtables.translation(call, self._traveller))
                 ending = (Code.ACCEPT, "")
             case "REDIRECT":
                 ending = self.redirect({"port": xtables.translation(call, self._traveller).port})
@@ -349,7 +348,7 @@ _STATEMENTS: dict[str, Callable[[_Rule, Any], Ending]] = {
 
 
 def is_done(chain: OtherChain, traveller: Traveller) -> bool:
-    """Whether the kernel does not ask a chain: one of nat for a connection that is translated or not tracked."""
+    """Returns whether the kernel skips a chain: a nat chain for a connection that is translated or untracked."""
     hook = chain.hook
     if hook is None or hook.type is not ChainType.NAT:
         return False

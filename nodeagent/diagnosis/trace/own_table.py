@@ -1,4 +1,4 @@
-"""Our table of one family as it was read from the kernel: its rules, not those it should have. Pure."""
+"""Our table of one family as read from the kernel: its present rules, not those it should have. Pure."""
 
 from collections.abc import Collection, Mapping
 
@@ -21,7 +21,7 @@ _CLASS_BYTES = 4
 
 
 class OwnTable(Struct, frozen=True):
-    """handles: of a chain's rules, in order. image: elements by set, learned affinity among them."""
+    """handles: of a chain's rules, in order. image: elements by set, also learned affinity."""
 
     family: Family
     program: Program
@@ -31,34 +31,35 @@ class OwnTable(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """With its family, as `nft list table` takes it."""
+        """Its name with the family, for `nft list table`."""
         return f"{'ip' if self.family is Family.IPV4 else 'ip6'} {schema.TABLE}"
 
     @property
     def emptied(self) -> bool:
-        """Whether a chain that the kernel calls has no rule: somebody flushed it (the agent makes none like that)."""
+        """Whether a base chain has no rule: another program flushed it (the agent creates none without rules)."""
         return any(chain.hook is not None and not chain.rules for chain in self.program.chains)
 
     def interpreter(
         self, local_addresses: Collection[str], sockets: Collection[tuple[str, int, int]] = ()
     ) -> Interpreter:
-        """What runs its rules. sockets: bound to an address, with protocol and port."""
+        """Returns an interpreter of its rules. sockets: bound to an address, with protocol and port."""
         return Interpreter(self.program, self.specs, self.image, local_addresses, sockets)
 
     def rule(self, chain: str, number: int) -> Rule:
-        """A rule by its chain and number, from 1; empty when no rule has that handle."""
+        """Returns a rule by its chain and number, from 1; empty if there is no such rule."""
         try:
             return self.program.chain(chain).rules[number - 1] if number else ()
         except (KeyError, IndexError):
             return ()
 
     def is_foreign(self, chain: str, number: int) -> bool:
-        """Whether a rule that ends a packet's way is none of the agent's: those stand last in chains that are led to."""
+        """Returns whether a rule that stops a packet is not the agent's: the agent's are the last ones in chains that
+        are jumped to."""
         found = next((one for one in self.program.chains if one.name == chain), None)
         return found is not None and number > 0 and (found.hook is not None or number < len(found.rules))
 
     def picks(self, question: Question) -> bool:
-        """Whether connections to that very address and port, or node port, are to be led to endpoints."""
+        """Returns whether connections to exactly this address and port, or node port, lead to endpoints."""
         for name, key in (
             (schema.FRONTENDS, frontend_key(question.destination, question.protocol, question.port)),
             (schema.NODEPORTS, node_port_key(question.protocol, question.port)),
@@ -69,33 +70,33 @@ class OwnTable(Struct, frozen=True):
         return False
 
     def serves(self, question: Question) -> bool:
-        """Whether a Service has that very address and port; not: whether a node port has that number."""
+        """Returns whether a Service has exactly this address and port; node ports do not count."""
         return frontend_key(question.destination, question.protocol, question.port) in self.image[schema.FRONTENDS]
 
     def answers_names(self, question: Question) -> bool:
-        """Whether names are answered at that very address and port, unless the process that does is gone."""
+        """Returns whether names are answered at exactly this address and port, as long as the DNS process runs."""
         key = frontend_key(question.destination, question.protocol, question.port)
         return any(key in self.image.get(name, {}) for name in (schema.DNS_UNTRACKED, schema.DNS_TRACKED))
 
     def ports_of(self, address: str) -> tuple[str, ...]:
-        """What Services have at an address, as `53/UDP`."""
+        """Returns the Services' ports at an address, like `53/UDP`."""
         packed = pack_address(address)
         keys = sorted(key[len(packed) :] for key in self.image[schema.FRONTENDS] if key.startswith(packed))
         places = ((Protocol(key[0]).name, int.from_bytes(key[4:6], "big")) for key in keys)
         return tuple(f"{port}/{protocol}" for protocol, port in places)
 
     def is_pod(self, address: str) -> bool:
-        """Whether an address is in the ranges of pods, where the table has them."""
+        """Returns whether an address is in the ranges of pods, if the table has them."""
         packed, half = pack_address(address), self.family.address_length
         return any(key[:half] <= packed <= key[half:] for key in self.image.get(schema.POD_CIDRS, {}))
 
     def endpoints_here(self) -> tuple[str, ...]:
-        """Endpoints of Services on this node, by address."""
+        """Returns the endpoints of Services on this node, by address."""
         half = self.family.address_length
         return tuple(sorted({unpack_address(key[:half]) for key in self.image.get(schema.HAIRPIN, {})}))
 
     def node_port_of(self, question: Question) -> str:
-        """The service port that has that node port, wherever it is answered; empty for none."""
+        """Returns the service port with that node port, at any address; empty if no Service has it."""
         return self._comment(schema.NODEPORTS, node_port_key(question.protocol, question.port))
 
     @property
@@ -107,7 +108,7 @@ class OwnTable(Struct, frozen=True):
         return tuple(first if first == last else f"{first}-{last}" for first, last in places)
 
     def service_of(self, question: Question) -> str:
-        """The service port that a destination belongs to, by the element's comment; empty for none."""
+        """Returns the service port of a destination, from the element's comment; empty without one."""
         key = frontend_key(question.destination, question.protocol, question.port)
         return self._comment(schema.FRONTENDS, key) or self.node_port_of(question)
 
@@ -122,7 +123,7 @@ def own_table(
     affinity: Elements,
     anonymous: Mapping[str, tuple[bytes, ...]],
 ) -> OwnTable:
-    """A table out of what was read. anonymous: the keys of the sets that rules brought along."""
+    """Returns a table made from what was read. anonymous: the keys of anonymous sets in rules."""
     chains = tuple(
         Chain(name, tuple(read_rule_expressions(rule, anonymous) for rule in contents.rules.get(name, ())), hook)
         for name, hook in contents.hooks.items()

@@ -1,4 +1,4 @@
-"""The connection that is asked about, as it is typed: `SRC [->] DST:PORT[/proto]`. Pure."""
+"""The connection of a question, as typed by the user: `SRC [->] DST:PORT[/proto]`. Pure."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from msgspec import Struct
 from nodeagent.model.addresses import LAST_PORT, Family, Protocol, endpoint_text, family_of, parse_address
 
 ARROWS = frozenset({"->", "→", "to"})
-_HOW = "say it as SRC -> DST:PORT/PROTOCOL, like 10.244.1.5 -> 10.96.0.10:80/tcp or fd00::5 -> [fd00:10::1]:53/udp"
+_HOW = "write SRC -> DST:PORT/PROTOCOL, like 10.244.1.5 -> 10.96.0.10:80/tcp or fd00::5 -> [fd00:10::1]:53/udp"
 _TWO = 2
 
 
@@ -21,7 +21,7 @@ class Question(Struct, frozen=True):
 
     @property
     def family(self) -> Family:
-        """Of both addresses."""
+        """The family of both addresses."""
         return family_of(self.destination)
 
     def __str__(self) -> str:
@@ -29,7 +29,7 @@ class Question(Struct, frozen=True):
 
 
 def parse_question(words: Sequence[str]) -> Question:
-    """What the words of a command line ask. Raises ValueError with one line."""
+    """Returns the question in the words of a command line. Raises ValueError with one line."""
     parts = [part for word in words for part in word.replace("->", " -> ").split() if part not in ARROWS]
     if len(parts) != _TWO:
         raise ValueError(f"{' '.join(words) or 'nothing'!r} is no connection: {_HOW}")

@@ -1,4 +1,4 @@
-"""Why a journey ended as it did, and what to do: one line each, out of the rule that decided (pure)."""
+"""Why a journey ended as it did, and what to do: one line each, from the rule that decided (pure)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from nodeagent.diagnosis.trace.legacy_rules import TOOLS
 from nodeagent.diagnosis.trace.others_walk import REWRITTEN, UNTRACKED
 from nodeagent.diagnosis.trace.own_table import OwnTable
 from nodeagent.diagnosis.trace.question import Question
-from nodeagent.diagnosis.trace.return_path import Answer, Back
+from nodeagent.diagnosis.trace.return_path import Back, ReplyPath
 from nodeagent.diagnosis.trace.traveller import Decision
 from nodeagent.model.addresses import Family, endpoint_text
 from nodeagent.proxy.dataplane.program import schema
@@ -22,7 +22,7 @@ from nodeagent.wire.netlink.nf_tables.expressions import FibType, Lookup, Masque
 
 _SHOWN = 5
 _UNCLAIMED = "-unclaimed"
-_REPAIR = "nodeagent check, restart the agent, and see who writes into its table"
+_REPAIR = "nodeagent check, restart the agent, and find out which program writes into its table"
 _SOURCE_SETS = {
     schema.HAIRPIN: "client and endpoint are the same",
     schema.MASQUERADE_FRONTENDS: "an external address with policy Cluster",
@@ -38,9 +38,9 @@ class Reason(NamedTuple):
 
 
 def reason_of(question: Question, journey: Journey, own: OwnTable | None) -> Reason:
-    """Why a journey did not arrive, or not at the Service."""
-    if journey.delivery.unheard:
-        return _of_unheard(question, journey, own)
+    """Returns why a journey did not arrive, or not at the Service."""
+    if journey.delivery.no_listener:
+        return _of_no_listener(question, journey, own)
     if journey.routing:
         return _of_routing(question, journey)
     if journey.end in (End.UNTRANSLATED, End.ONE_WAY) or (journey.delivery.here and passes_service(journey)):
@@ -52,10 +52,9 @@ def reason_of(question: Question, journey: Journey, own: OwnTable | None) -> Rea
 
 
 def passes_service(journey: Journey) -> bool:
-    """Whether a connection to a Service that is delivered to this node was never translated: a daemon answers, or nobody.
-
-    What our own table does not let be tracked is a query for a name, which is answered here.
-    """
+    """Returns whether a connection to a Service is delivered to this node without translation: a daemon answers, or no
+    program.
+    A packet that our own table leaves untracked is a DNS query, which is answered here."""
     return not journey.packet.translated and (journey.packet.tracked or _not_tracked_by_others(journey) is not None)
 
 
@@ -63,7 +62,7 @@ def _not_tracked_by_others(journey: Journey) -> Decision | None:
     return next((one for one in journey.decisions if one.applied and one.effect == UNTRACKED), None)
 
 
-def _of_unheard(question: Question, journey: Journey, own: OwnTable | None) -> Reason:
+def _of_no_listener(question: Question, journey: Journey, own: OwnTable | None) -> Reason:
     place = f"{endpoint_text(journey.packet.destination, journey.packet.port)}/{question.protocol.name}"
     if journey.packet.translated:
         return _of_no_server(question, journey, own, place)
@@ -75,29 +74,29 @@ def _of_unheard(question: Question, journey: Journey, own: OwnTable | None) -> R
 
 
 def _of_no_server(question: Question, journey: Journey, own: OwnTable | None, place: str) -> Reason:
-    """An endpoint on this node's own network that nobody serves."""
+    """The endpoint is in this node's own network, and no program listens there."""
     why = f"no program of this node listens on {place}"
-    if journey.delivery.heard_at:
+    if journey.delivery.listener_at:
         return Reason(
-            f"{why}, one does on {journey.delivery.heard_at} alone",
+            f"{why}, only on {journey.delivery.listener_at}",
             f"let it listen on {journey.packet.destination}, or on all addresses",
         )
     again = Question(question.source, journey.packet.destination, journey.packet.port, question.protocol)
     if own is not None and (service := own.service_of(again)):
         return Reason(
-            f"{why}: that is {service} itself, and what was translated once is not translated again",
+            f"{why}: that is {service} itself, and a connection is translated only once",
             "write the addresses of pods into the EndpointSlice",
         )
     if own is not None and own.is_pod(journey.packet.destination):
         return Reason(
             f"{why}: {journey.packet.destination} is an address of this node, and in the ranges of pods",
-            f"see who gave it that address (ip address show to {journey.packet.destination}; ip route show table local), or start it",
+            f"find out which program gave it that address (ip address show to {journey.packet.destination}; ip route show table local), or start it",
         )
     return Reason(why, "start it, or correct the Service's targetPort")
 
 
 def _of_node_port(place: str, service: str, addresses: Sequence[str]) -> Reason:
-    """A node port at an address that has none."""
+    """A node port at an address where none is answered."""
     shown = ", ".join(addresses[:_SHOWN]) + (", …" if len(addresses) > _SHOWN else "")
     return Reason(
         f"{place} is a node port of {service}, and node ports are answered at {shown or 'no address of this node'} only",
@@ -128,14 +127,14 @@ def _of_what_left(question: Question, journey: Journey, own: OwnTable | None) ->
     service = "" if own is None else own.service_of(question)
     rule = _not_tracked_by_others(journey)
     if rule is None:
-        what = "it stays here" if journey.delivery.here or journey.delivery.unheard else "it leaves the node"
-        told = f"{what} as it was sent, and {service} is not asked"
+        what = "it stays here" if journey.delivery.here or journey.delivery.no_listener else "it leaves the node"
+        text = f"{what} as it was sent, and {service} is not used"
         last = next((one for one in reversed(journey.decisions) if own and one.applied and one.table == own.name), None)
         if own is not None and last is not None and own.is_foreign(last.chain, last.rule):
-            return Reason(f"{told}: {last.hook}: {_foreign(own, last)}", _REPAIR)
-        return Reason(told, "nodeagent check")
+            return Reason(f"{text}: {last.hook}: {_foreign(own, last)}", _REPAIR)
+        return Reason(text, "nodeagent check")
     why = _of_others(rule)
-    return Reason(f"{service} is not asked, the packet is not tracked: {why.why}", why.cure)
+    return Reason(f"{service} is not used, because the packet is not tracked: {why.why}", why.cure)
 
 
 def _of_one_way(question: Question, journey: Journey) -> Reason:
@@ -159,11 +158,11 @@ def _of_one_way(question: Question, journey: Journey) -> Reason:
     )
 
 
-def _of_answer(question: Question, end: str, answer: Answer, *, translated: bool) -> Reason:
-    """What keeps an answer from the client."""
+def _of_answer(question: Question, end: str, answer: ReplyPath, *, translated: bool) -> Reason:
+    """What keeps the answer from the client."""
     if answer.end is Back.NO_WAY and answer.route is not None:
-        told = answer.route.reason or f"no route to {question.source}"
-        return Reason(f"the answer of {end} does not come back: to {question.source}: {told}", answer.route.cure)
+        text = answer.route.reason or f"no route to {question.source}"
+        return Reason(f"the answer of {end} does not come back: to {question.source}: {text}", answer.route.cure)
     if answer.end is Back.OTHER_ZONE:
         made, met = answer.zones
         becomes = "is not translated back" if translated else "gets another source port"
@@ -172,13 +171,13 @@ def _of_answer(question: Question, end: str, answer: Answer, *, translated: bool
             "set the same zone both ways: nft list ruleset | grep zone; iptables-save -t raw",
         )
     why = _of_others(next((one for one in reversed(answer.decisions) if one.applied), None))
-    what = "is not translated back, as it is not tracked" if answer.end is Back.UNTRACKED else "is stopped"
+    what = "is not translated back, because it is not tracked" if answer.end is Back.UNTRACKED else "is stopped"
     return Reason(f"the answer of {end} {what}: {why.why}", why.cure)
 
 
 def _of_others(decisive: Decision | None) -> Reason:
     if decisive is None:
-        return Reason("a chain of others ended it")
+        return Reason("a chain of another program ended it")
     tool, _, table = decisive.table.partition(" ")
     shown = f"nft -a list chain {decisive.table} {decisive.chain}"
     if tool in TOOLS.values():
@@ -215,17 +214,19 @@ def _of_ours(question: Question, journey: Journey, own: OwnTable, decisive: Deci
 
 
 def _foreign(own: OwnTable, rule: Decision) -> str:
-    """A rule that somebody wrote into our table."""
-    return f"{own.name}, chain {rule.chain}: {rule.text} (the agent has no such rule: somebody changed its table)"
+    """Describes a rule that another program wrote into our table."""
+    return (
+        f"{own.name}, chain {rule.chain}: {rule.text} (the agent has no such rule: another program changed its table)"
+    )
 
 
 def _of_refusal(question: Question, service: str, place: str, own: OwnTable) -> Reason:
-    """What is refused: a port that the Service has not, or has no endpoints for, or that has lost its way to them."""
+    """What was refused: a port that the Service does not have, or that has no endpoints, or whose elements are missing."""
     if not service:
         return _of_no_such_port(question, place, own)
     if own.picks(question):
         lost = f"{own.name} has lost what leads to its endpoints (map {schema.DISPATCH})"
-        return Reason(f"{service} is not asked: {lost}", _REPAIR)
+        return Reason(f"{service} is not used: {lost}", _REPAIR)
     return Reason(
         f"{service} has no endpoints", f"see whether its pods are ready: kubectl get endpointslices ({service})"
     )
@@ -238,14 +239,14 @@ def _of_no_such_port(question: Question, place: str, own: OwnTable) -> Reason:
             f"{question.destination} is a ClusterIP that serves nothing at {place}", f"use a port it has: {ports}"
         )
     return Reason(
-        f"{question.destination} is a ClusterIP, and no port of it is programmed: elements of table {own.name} are gone, "
-        "or its Service has no port that is one",
+        f"{question.destination} is a ClusterIP, and no port of it is programmed: elements of table {own.name} are missing, "
+        "or its Service has no valid port",
         "nodeagent explain says which; nodeagent diff, then nodeagent run --once, or restart the agent",
     )
 
 
 def _used(journey: Journey, own: OwnTable, *sets: str) -> bool:
-    """Whether a rule that decides about the destination found something in one of these sets."""
+    """Returns whether a rule that decides about the destination found an element in one of these sets."""
     rules = (
         own.rule(one.chain, one.rule)
         for one in journey.decisions
@@ -255,7 +256,7 @@ def _used(journey: Journey, own: OwnTable, *sets: str) -> bool:
 
 
 def scope_of(journey: Journey, own: OwnTable | None) -> str:
-    """Which of a frontend's lists was used: `pods and node`, `everyone else`, or empty where it has one for all."""
+    """Returns which list of a frontend was used: `pods and node`, `everyone else`, or empty if it has only one."""
     if own is None:
         return ""
     if _used(journey, own, schema.FRONTENDS_CLUSTER_SCOPE, schema.NODEPORTS_CLUSTER_SCOPE):
@@ -265,7 +266,7 @@ def scope_of(journey: Journey, own: OwnTable | None) -> str:
 
 
 def why_rewritten(journey: Journey, own: OwnTable | None) -> str:
-    """Why the source is rewritten, or that it is not."""
+    """Returns why the source is rewritten, or that it is not."""
     if not journey.packet.rewritten:
         return "no: the endpoint sees the client's own address" if journey.packet.translated else "no"
     for one in reversed(journey.decisions):
@@ -279,7 +280,7 @@ def why_rewritten(journey: Journey, own: OwnTable | None) -> str:
 
 
 def _source_rule(chain: str, rule: Rule) -> str:
-    """What a rule that rewrites the source asks for."""
+    """Returns the condition of a rule that rewrites the source."""
     sets = {part.set for part in rule if isinstance(part, Lookup)}
     named = next((name for name in _SOURCE_SETS if name in sets), None)
     if named is not None:
@@ -293,5 +294,5 @@ def _source_rule(chain: str, rule: Rule) -> str:
 
 
 def arrives(found: tuple[Journey, ...]) -> bool:
-    """Whether every journey does."""
+    """Returns whether every journey arrives."""
     return all(journey.end is End.ARRIVED for journey in found)

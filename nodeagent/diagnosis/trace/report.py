@@ -1,4 +1,4 @@
-"""What a trace says: the verdict first, then how it came about (pure)."""
+"""The text of a trace: the verdict first, then its explanation (pure)."""
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from nodeagent.diagnosis.trace.connections import Connections, Silence, TrackedFlow
+from nodeagent.diagnosis.trace.connections import Connections, SilentEndpoint, TrackedFlow
 from nodeagent.diagnosis.trace.journey import End, Journey, Node
 from nodeagent.diagnosis.trace.narrow_ways import cure
 from nodeagent.diagnosis.trace.others_walk import REWRITTEN
@@ -19,7 +19,7 @@ from nodeagent.proxy.dataplane.source_ports import CURE, PortShortage
 
 
 class Report(Struct, frozen=True):
-    """Everything there is to say. notes: what was not looked at, and why."""
+    """The result of a trace. notes: what was not examined, and why."""
 
     question: Question
     node: Node
@@ -29,16 +29,16 @@ class Report(Struct, frozen=True):
 
     @property
     def arrives(self) -> bool:
-        """Whether every such connection does."""
+        """Whether every such connection arrives."""
         return arrives(self.found) and not (self.connections.full or self.stale or self._crowded_out)
 
     @property
     def _crowded_out(self) -> tuple[Journey, ...]:
-        """Those that find no source port."""
+        """The journeys that find no free source port."""
         return tuple(one for one in self.found if any(crowd.full for crowd in self._crowds(one)))
 
     def _crowds(self, one: Journey) -> tuple[PortShortage, ...]:
-        """The crowds that a connection would have to join."""
+        """Returns the crowds that a connection would join."""
         if not one.packet.rewritten or one.end is not End.ARRIVED:
             return ()
         end = one.packet.destination, one.packet.port
@@ -46,7 +46,7 @@ class Report(Struct, frozen=True):
 
     @property
     def stale(self) -> tuple[TrackedFlow, ...]:
-        """Tracked flows that go where no new one would, unless packets are not tracked and so belong to none."""
+        """Tracked flows to endpoints that no new connection would use; empty if the packets are untracked."""
         if not any(journey.packet.tracked for journey in self.found):
             return ()
         ends = {(journey.packet.destination, journey.packet.port) for journey in self.found}
@@ -54,7 +54,7 @@ class Report(Struct, frozen=True):
 
     @property
     def verdict(self) -> str:
-        """One line: what becomes of the connection, why, and what to do."""
+        """One line: what happens to the connection, why, and what to do."""
         lost = [journey for journey in self.found if journey.end is not End.ARRIVED]
         table = self.connections
         if table.full:
@@ -66,26 +66,26 @@ class Report(Struct, frozen=True):
             why = reason_of(self.question, lost[0], self.node.own)
             if chance == 1:
                 return self._line(lost[0].end.value, why)
-            return self._line(f"fails in {_percent(chance)}, {lost[0].end.value} then", why)
+            return self._line(f"fails in {_percent(chance)} ({lost[0].end.value})", why)
         if self._crowded_out:
             chance = sum((journey.probability for journey in self._crowded_out), Fraction(0))
             crowd = self._crowds(self._crowded_out[0])[0]
-            what = "dropped" if chance == 1 else f"fails in {_percent(chance)}, dropped then"
+            what = "dropped" if chance == 1 else f"fails in {_percent(chance)} (dropped)"
             return self._line(what, Reason(str(crowd), CURE.format(crowd.endpoint[0])))
         if self.stale:
             flow = self.stale[0]
             client, old = endpoint_text(flow.source, flow.port), endpoint_text(*flow.endpoint)
             why = Reason(
-                f"the tracked flow of {client} still goes to {old}, where no new one would",
+                f"the tracked flow of {client} still goes to {old}, where no new connection would go",
                 f"conntrack -D -p udp -s {flow.source} --sport {flow.port}",
             )
             return self._line("stale", why)
-        unseen = self._doubt()
+        unseen = self._reservations()
         return f"arrives: {self.question}, {self._target()}" + (f"; as far as is known: {unseen}" if unseen else "")
 
-    def _doubt(self) -> str:
-        """What may stop it after all: a rule that cannot be evaluated, or what was not looked at; and that it did not get
-        through before. Empty for nothing."""
+    def _reservations(self) -> str:
+        """Returns what may stop it after all: a rule that cannot be evaluated, what was not examined, or an earlier
+        failure. Empty for nothing."""
         return "; ".join(
             filter(None, (self._unseen(), self._silence(), self._left_behind(), self._crowd(), self._hole()))
         )
@@ -105,18 +105,19 @@ class Report(Struct, frozen=True):
             ):
                 end = endpoint_text(one.packet.destination, one.packet.port)
                 return (
-                    f"{end} is an address of {again} itself, and what was translated once is not translated again here"
+                    f"{end} is an address of {again} itself, and a connection is translated only once here"
                 )
         return self.notes[0] if self.notes else ""
 
     def _service_at(self, one: Journey) -> str:
-        """The service port that has the very address that a connection was translated to; empty for none."""
+        """Returns the service port at the translated address itself; empty if no Service has it."""
         own, asked = self.node.own, self.question
         at = Question(asked.source, one.packet.destination, one.packet.port, asked.protocol)
         return own.service_of(at) if own is not None and own.serves(at) else ""
 
     def _strange_source(self, one: Journey) -> str:
-        """That answers are sent to an address that is none of this node, by others' leave; empty where they come by it."""
+        """Says that rules of other programs send answers to an address that is not this node's; empty if answers come
+        back."""
         if one.route is None or not one.route.gateway or one.packet.new_source in self.node.local:
             return ""
         rule = next((step for step in one.decisions if step.applied and step.effect == REWRITTEN), None)
@@ -124,9 +125,9 @@ class Report(Struct, frozen=True):
         return f"answers are sent to {one.packet.new_source}, which is no address of this node{place}"
 
     def _silence(self) -> str:
-        """That the client's last connection to one of these endpoints was not answered."""
+        """Says that the client's last connection to one of these endpoints was not answered."""
         ends = {one.endpoint for one in self.found}
-        silent: Silence | None = next((one for one in self.connections.silent if one.endpoint in ends), None)
+        silent: SilentEndpoint | None = next((one for one in self.connections.silent if one.endpoint in ends), None)
         if silent is None:
             return ""
         return (
@@ -135,25 +136,25 @@ class Report(Struct, frozen=True):
         )
 
     def _left_behind(self) -> str:
-        """That a connection of the client hangs at an endpoint that is no longer one."""
+        """Says that a connection of the client hangs at a former endpoint."""
         asked = self.question
         ends = {(one.packet.destination, one.packet.port) for one in self.found if one.packet.translated}
-        left: Silence | None = next((one for one in self.connections.silent if one.endpoint not in ends), None)
+        left: SilentEndpoint | None = next((one for one in self.connections.silent if one.endpoint not in ends), None)
         if left is None or not ends:
             return ""
         return (
-            f"a connection of {asked.source} still goes to {endpoint_text(*left.endpoint)}, where no new one would, and got no "
+            f"a connection of {asked.source} still goes to {endpoint_text(*left.endpoint)}, where no new connection would go, and got no "
             f"answer for {left.ago} s: conntrack -D -p tcp -s {asked.source} -d {asked.destination} --dport {asked.port} "
             f"-r {left.endpoint[0]}"
         )
 
     def _crowd(self) -> str:
-        """That few source ports are left towards an endpoint."""
+        """Says that few source ports are left towards an endpoint."""
         crowd = next((crowd for one in self.found for crowd in self._crowds(one)), None)
-        return "" if crowd is None else f"{crowd}, and a connection that finds none is dropped"
+        return "" if crowd is None else f"{crowd}, and a connection without a free port is dropped"
 
     def _hole(self) -> str:
-        """That long packets vanish, though short ones pass."""
+        """Says that long packets are lost, though short ones pass."""
         hole = next((one.hole for one in self.found if one.hole is not None), None)
         return "" if hole is None else f"{hole}: {cure(self.question.family)}"
 
@@ -161,7 +162,7 @@ class Report(Struct, frozen=True):
         return verdict_line(what, str(self.question), f"{reason.why}{self._missing()}", reason.cure)
 
     def _missing(self) -> str:
-        """That there is no table of ours, or one without rules, where that explains why nothing was translated."""
+        """Says that our table is missing or empty, if that explains why nothing was translated."""
         if any(one.packet.translated for one in self.found):
             return ""
         own = self.node.own
@@ -180,15 +181,15 @@ class Report(Struct, frozen=True):
         ends = sorted({endpoint_text(*one.endpoint) for one in self.found if one.endpoint is not None})
         if not ends:
             return f"as it was sent, to no Service{self._missing()}{self._beside_node_port()}"
-        name = service or "translated by others"
+        name = service or "translated by other rules"
         rule = self._translated_by_others() if service else None
         if rule is not None:
             place = f"{rule.hook}: {rule.table}, chain {rule.chain}: {rule.text}"
-            name = f"translated by others before {service} is asked ({place})"
+            name = f"translated by other rules before {service} is used ({place})"
         return f"{name}: {ends[0]}" if len(ends) == 1 else f"{name}: one of {len(ends)} endpoints"
 
     def _beside_node_port(self) -> str:
-        """That a program of this node answers on a node port, at an address at which the Service does not."""
+        """Says that a program of this node answers on a node port, at an address that is not the Service's."""
         own = self.node.own
         service = "" if own is None else own.node_port_of(self.question)
         if own is None or not service or not all(one.delivery.here for one in self.found):
@@ -205,11 +206,11 @@ class Report(Struct, frozen=True):
 
     @property
     def service(self) -> str:
-        """The service port it is for; empty for none."""
+        """The service port of the destination; empty if no Service has it."""
         return "" if self.node.own is None else self.node.own.service_of(self.question)
 
     def document(self) -> dict[str, Any]:
-        """The same as values, the verdict first."""
+        """Returns the same as values, the verdict first."""
         own = self.node.own
         return {
             "verdict": self.verdict,
@@ -241,15 +242,15 @@ class Report(Struct, frozen=True):
         }
 
     def lines(self, *, everything: bool = False) -> list[str]:
-        """Text for people, the verdict first. everything: rules that did not apply too.
+        """Returns text for people, the verdict first. everything: also rules that did not apply.
 
-        Where one of many is picked, the rules of each are printed once for all that met the same.
+        If one of many endpoints is picked, equal rules are printed once.
         """
         first = self.found[0]
         common = _shared(self.found)
         came = f"came in by {first.came_by}" if first.came_by else "sent by this node"
         lines = [self.verdict, f"  {came}"]
-        lines += _told(first.decisions[:common], everything=everything)
+        lines += _decision_lines(first.decisions[:common], everything=everything)
         if len(self.found) > 1:
             lines.append(f"  then one of {len(self.found)} at random:")
         shown: set[tuple[tuple[str, int, bool], ...]] = set()
@@ -264,21 +265,21 @@ class Report(Struct, frozen=True):
         own = self.node.own
         where = endpoint_text(one.packet.destination, one.packet.port)
         chance = "" if one.probability == 1 else f" ({_percent(one.probability)})"
-        lines = _told(one.decisions[common:], everything=everything) if new else []
+        lines = _decision_lines(one.decisions[common:], everything=everything) if new else []
         if one.end is End.ARRIVED:
             scope = scope_of(one, own)
             lines.append(f"  {one.end.value}{chance}: {where}{f', the list for {scope}' if scope else ''}, {one.route}")
             lines.append(f"    source rewritten: {why_rewritten(one, own)}")
         else:
             lines.append(f"  {one.end.value}{chance}: {where}: {reason_of(self.question, one, own).why}")
-        if one.answer is not None and (told := _told(one.answer.decisions, everything=everything)):
-            lines += [f"    the answer of {where}:", *told]
+        if one.answer is not None and (lines_of_answer := _decision_lines(one.answer.decisions, everything=everything)):
+            lines += [f"    the answer of {where}:", *lines_of_answer]
         return lines
 
 
-_NO_TABLE = " (there is no table nodeagent: start the agent, or see who flushed it)"
+_NO_TABLE = " (there is no table nodeagent: start the agent, or find out what flushed it)"
 
-_NO_RULES = " (table {} has lost its rules: restart the agent, and see who flushed them)"
+_NO_RULES = " (table {} has lost its rules: restart the agent, and find out what flushed them)"
 
 
 def _percent(chance: Fraction) -> str:
@@ -303,7 +304,7 @@ def _documents(decisions: Iterable[Decision]) -> list[dict[str, Any]]:
 
 
 def _shared(found: Sequence[Journey]) -> int:
-    """How many decisions all journeys begin with."""
+    """Returns the number of decisions with which all journeys begin."""
     shortest = min(len(one.decisions) for one in found)
     for number in range(shortest):
         if any(one.decisions[number] != found[0].decisions[number] for one in found):
@@ -311,7 +312,7 @@ def _shared(found: Sequence[Journey]) -> int:
     return shortest
 
 
-def _told(decisions: Iterable[Decision], *, everything: bool) -> list[str]:
+def _decision_lines(decisions: Iterable[Decision], *, everything: bool) -> list[str]:
     lines = []
     for one in decisions:
         if not (one.applied or one.unclear or everything):

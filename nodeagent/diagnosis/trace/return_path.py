@@ -1,7 +1,7 @@
-"""An endpoint's first answer, on its way back through the node: the same hooks, chains and routing, the other way (pure).
+"""Follows an endpoint's first answer back through the node: the same hooks, chains and routing in reverse (pure).
 
-Rules of NAT are not asked again: what connection tracking knows of the connection is undone at once. It knows it only in
-the zone in which the connection was made (`ct zone set`), and not where a rule leaves the answer out of tracking.
+NAT rules are not evaluated again: connection tracking undoes the translation at once. It finds the connection only in
+the zone in which it was made (`ct zone set`), and not if a rule leaves the answer untracked.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from nodeagent.wire.netlink.nf_tables.expressions import Code
 from nodeagent.wire.netlink.uapi.nfnetlink_conntrack import IPS_SEEN_REPLY
 
 TRANSLATING = -100
-"""The priority at which what a masquerade did is undone (NF_IP_PRI_NAT_DST)."""
+"""The priority at which a masquerade is undone (NF_IP_PRI_NAT_DST)."""
 TRANSLATING_SOURCE = 100
-"""The priority at which the answer gets back the source that its client asked (NF_IP_PRI_NAT_SRC)."""
+"""The priority at which the answer gets back the source that the client used (NF_IP_PRI_NAT_SRC)."""
 _FIRST, _LAST = -(1 << 31), (1 << 31) - 1
 
 
 class Back(Enum):
-    """What becomes of an answer. UNCLEAR: a rule drops it, but an earlier rule that cannot be evaluated may accept it."""
+    """How an answer fares. UNCLEAR: a rule drops it, but an earlier rule that cannot be evaluated may accept it."""
 
     ARRIVES = "arrives"
     STOPPED = "stopped by a rule"
@@ -40,10 +40,10 @@ class Back(Enum):
     UNCLEAR = "unclear"
 
 
-class Answer(Struct, frozen=True):
-    """How the first answer fares. route: the kernel's, where end is NO_WAY. zones: the conntrack zones of request and answer,
-    where end is OTHER_ZONE. decisions: the rules of others that it met. clamped: one of them makes the client send shorter segments.
-    """
+class ReplyPath(Struct, frozen=True):
+    """How the first answer fares. route: the kernel's, if end is NO_WAY. zones: the conntrack zones of request and
+    answer, if end is OTHER_ZONE. decisions: the rules of other programs that it met. clamped: one of them makes the
+    client send shorter segments."""
 
     end: Back = Back.ARRIVES
     route: Route | None = None
@@ -53,26 +53,27 @@ class Answer(Struct, frozen=True):
 
     @property
     def lost(self) -> bool:
-        """Whether it certainly does not reach the client; False where that is unclear."""
+        """Whether it certainly does not reach the client; False if that is unclear."""
         return self.end not in (Back.ARRIVES, Back.UNCLEAR)
 
 
 def follow_answer(
     question: Question, request: Traveller, route: Route, others: Sequence[OtherTable], router: Router
-) -> Answer:
-    """The first answer to a translated request. request: as it left. route: by which it left, or was delivered here."""
-    return _Answer(question, request, route, others, router).follow()
+) -> ReplyPath:
+    """Follows the first answer to a translated request. request: as it left. route: by which it left, or was delivered
+    here."""
+    return _AnswerWalk(question, request, route, others, router).follow()
 
 
 class _Lost(Exception):
-    """Raised where the answer goes no further. route, zones: as in Answer."""
+    """Raised if the answer goes no further. route, zones: as in ReplyPath."""
 
     def __init__(self, end: Back, route: Route | None = None, zones: tuple[int, int] = (0, 0)) -> None:
         super().__init__(end)
         self.end, self.route, self.zones = end, route, zones
 
 
-class _Answer:
+class _AnswerWalk:
     def __init__(
         self, question: Question, request: Traveller, route: Route, others: Sequence[OtherTable], router: Router
     ) -> None:
@@ -97,7 +98,7 @@ class _Answer:
         back = Machine(machine.sets, packet, (), first, 0, 0, status)
         self._traveller = Traveller(packet, back, iif, back=iif, request=request.packet)
 
-    def follow(self) -> Answer:
+    def follow(self) -> ReplyPath:
         traveller = self._traveller
         try:
             self._come_in()
@@ -105,11 +106,11 @@ class _Answer:
         except _Lost as lost:
             decisions = tuple(traveller.decisions)
             unclear = lost.end is Back.STOPPED and any(one.unclear for one in decisions)
-            return Answer(Back.UNCLEAR if unclear else lost.end, lost.route, lost.zones, decisions)
-        return Answer(decisions=tuple(traveller.decisions), clamped=traveller.clamped)
+            return ReplyPath(Back.UNCLEAR if unclear else lost.end, lost.route, lost.zones, decisions)
+        return ReplyPath(decisions=tuple(traveller.decisions), clamped=traveller.clamped)
 
     def _come_in(self) -> None:
-        """Walk the hook that the answer enters by, with connection tracking undoing the translation. Raises _Lost."""
+        """Walks the answer's first hook; connection tracking undoes the translation. Raises _Lost."""
         traveller = self._traveller
         entry = HookNumber.OUTPUT if self._here else HookNumber.PREROUTING
         if self._here:
@@ -125,10 +126,9 @@ class _Answer:
         self._pass(entry, TRANSLATING + 1, _LAST)
 
     def _go_out(self) -> None:
-        """Walk from the routing decision on: input, or forward and postrouting; by loopback all but forward. Raises _Lost.
-
-        An answer that a bridge carries is routed only where its destination was rewritten; in postrouting it has no input interface.
-        """
+        """Walks from the routing decision on: input, or forward and postrouting; through loopback all but forward.
+        Raises _Lost.
+        A bridged answer is routed only if its destination was rewritten; in postrouting it has no input interface."""
         traveller = self._traveller
         if self._here:
             if traveller.rerouted:
@@ -153,20 +153,21 @@ class _Answer:
             self._leave(HookNumber.POSTROUTING)
 
     def _is_bridged(self) -> bool:
-        """Whether a bridge carries the answer from one of its ports to another, by way of the rules."""
+        """Returns whether a bridge carries the answer from one of its ports to another, through the rules."""
         came_by = self._request.packet.iif
         by_one = came_by is not None and came_by == self._traveller.iif
         return by_one and self._router.between(self._traveller.iif, self._question.family) is Between.FILTERED
 
     def _leave(self, last: HookNumber) -> None:
-        """Walk the last hook; within it the answer becomes one of the Service's, by its address and port. Raises _Lost."""
+        """Walks the last hook, in which the answer gets the Service's address and port as its source. Raises _Lost."""
         self._pass(last, end=TRANSLATING_SOURCE + 1)
         asked = self._question
         self._traveller.packet = replace(self._traveller.packet, source=asked.destination, source_port=asked.port)
         self._pass(last, TRANSLATING_SOURCE + 1)
 
     def _find_way(self) -> RouteOutcome:
-        """Route the answer to the client: HERE or OUT; sets the outgoing interface. Raises _Lost where no route leads there."""
+        """Routes the answer to the client. Returns HERE or OUT and sets the outgoing interface. Raises _Lost without a
+        route."""
         traveller = self._traveller
         leg = Leg(
             self._question.source,
@@ -183,7 +184,7 @@ class _Answer:
         return found.way
 
     def _pass(self, number: HookNumber, first: int = _FIRST, end: int = _LAST) -> None:
-        """Walk the chains of a hook, except those of NAT, with first <= priority < end. Raises _Lost."""
+        """Walks the chains of a hook, except those of NAT, with first <= priority < end. Raises _Lost."""
         self._traveller.hook = number.name.lower()
         stops = [
             (place_in_hook(chain.hook), (table, chain))

@@ -1,4 +1,4 @@
-"""What the kernel's routing says, as values, and who is asked for it. Pure."""
+"""The kernel's routing as values, and the interface to it. Pure."""
 
 from enum import Enum
 from typing import Protocol as Interface
@@ -9,7 +9,7 @@ from nodeagent.model.addresses import Family, Protocol
 
 
 class RouteOutcome(Enum):
-    """Where a route leads. REJECTED: the kernel drops the packet without a word (rp_filter, no forwarding)."""
+    """Where a route leads. REJECTED: the kernel drops the packet without an error (rp_filter, no forwarding)."""
 
     HERE = "this node"
     OUT = "out"
@@ -20,8 +20,8 @@ class RouteOutcome(Enum):
 
 
 class Route(Struct, frozen=True):
-    """An answer. source: which address of the node packets of its own get. reason, cure: why no route leads there, and
-    what helps."""
+    """The result of a route lookup. source: the node's address for its own packets. reason, cure: why no route leads
+    there, and what to do."""
 
     way: RouteOutcome
     interface: str = ""
@@ -39,8 +39,8 @@ class Route(Struct, frozen=True):
 
 
 class Between(Enum):
-    """How two hosts behind one interface reach each other: routed by this node, over a bridge of this node and by way of its
-    rules (br_netfilter) or past them, or without it."""
+    """How two hosts behind one interface reach each other: routed by this node; over a bridge of this node through its
+    rules (br_netfilter) or past them; or without this node."""
 
     HERE = "here"
     FILTERED = "filtered"
@@ -49,8 +49,8 @@ class Between(Enum):
 
 
 class Leg(Struct, frozen=True):
-    """A packet as the routing sees it. interface: by which it came in; empty when the node sends it. port, source_port: 0
-    where they are not known."""
+    """A packet as the routing sees it. interface: by which it came in; empty if the node sends it. port, source_port: 0
+    if unknown."""
 
     destination: str
     source: str = ""
@@ -62,32 +62,33 @@ class Leg(Struct, frozen=True):
 
 
 class Router(Interface):
-    """Who knows the routes of the node, its interfaces and its sockets."""
+    """Knows the routes of the node, its interfaces and its sockets."""
 
     def route(self, leg: Leg) -> Route:
-        """Where a packet goes."""
+        """Returns the route of a packet."""
         ...
 
     def listens(self, address: str, port: int, protocol: Protocol, *, exactly: bool = False) -> bool:
-        """Whether a program of the node waits for connections there. exactly: bound to this very address."""
+        """Returns whether a program of the node listens there. exactly: bound to exactly this address."""
         ...
 
     def between(self, interface: str, family: Family) -> Between:
-        """How packets go between two hosts that are both behind an interface."""
+        """Returns how packets go between two hosts behind the same interface."""
         ...
 
     def bridge_of(self, address: str) -> str:
-        """The bridge behind which a host is that no route leads to; empty for none. What a bridge carries needs no route."""
+        """Returns the bridge behind which a host without a route is; empty if there is no such bridge. Bridged packets
+        need no route."""
         ...
 
     def back_by_port(self, route: Route, destination: str) -> Route:
-        """The route of a packet that goes back to where it came from, or why the bridge that it came by does not give it back."""
+        """Returns the route of a packet that goes back to where it came from, or why its bridge does not send it back."""
         ...
 
     def width(self, interface: str) -> int:
-        """The longest packet that an interface takes, in bytes; 0 where that is not known."""
+        """Returns the longest packet that an interface accepts, in bytes; 0 if unknown."""
         ...
 
     def beyond(self, route: Route, destination: str) -> Route:
-        """The same route, or why nobody is there at its end."""
+        """Returns the same route, or why no host answers at its end."""
         ...

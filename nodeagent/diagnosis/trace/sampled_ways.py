@@ -1,4 +1,4 @@
-"""Whether connections to Services get through this node at all: some from the node itself, some from a pod (pure)."""
+"""Samples whether connections to Services get through this node: some from the node itself, some from a pod (pure)."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from msgspec import Struct
 
 from nodeagent.diagnosis.trace.journey import End, Journey, Node, journeys
-from nodeagent.diagnosis.trace.narrow_ways import Hole
+from nodeagent.diagnosis.trace.narrow_ways import BlackHole
 from nodeagent.diagnosis.trace.own_table import OwnTable
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.diagnosis.trace.reasons import Reason, passes_service, reason_of
@@ -20,13 +20,13 @@ from nodeagent.proxy.dataplane.program.classes import pick_class
 
 MOST_SERVICES = 16
 MOST_ENDPOINTS = 8
-"""Of a Service with more of them so many are followed, evenly spread: each endpoint is a journey of its own."""
+"""Of a Service with more endpoints so many are followed, evenly spread: each endpoint is a journey."""
 
 
-class Stopped(Struct, frozen=True):
-    """A connection that does not get through, though its Service has an endpoint. service: the service port. certain:
-    whether no rule that is there to keep somebody out may be why. hook: where a rule stops it; empty: no rule does. share: of
-    all such connections that are stopped, as far as they were followed."""
+class LostConnection(Struct, frozen=True):
+    """A connection that does not get through, although its Service has an endpoint. service: the service port.
+    by_route: whether the routing stops it, not a rule. share: of all such connections that are stopped, of those
+    followed."""
 
     question: Question
     service: str
@@ -37,23 +37,23 @@ class Stopped(Struct, frozen=True):
 
 
 class Ways(Struct, frozen=True):
-    """Connections from one client. client: in words. asked: how many were judged. stopped: those that do not get through. hole:
-    where long packets of one that does vanish. left_out: how many endpoints of those Services were not followed.
-    open_hooks: those that some connection passed on its way to an endpoint."""
+    """Connections from one client. client: in words. asked: how many were judged. stopped: those that do not get
+    through. hole: where long packets of a working one are lost. left_out: how many endpoints of these Services were not
+    followed."""
 
     client: str
     asked: int
-    stopped: tuple[Stopped, ...] = ()
-    hole: Hole | None = None
+    stopped: tuple[LostConnection, ...] = ()
+    hole: BlackHole | None = None
     left_out: int = 0
     open_hooks: frozenset[str] = frozenset()
 
     @property
     def closed(self) -> bool:
-        """Whether there are any and none gets through."""
+        """Whether there are connections, and none gets through."""
         return bool(self.stopped) and len(self.stopped) == self.asked
 
-    def is_fault(self, one: Stopped) -> bool:
+    def is_fault(self, one: LostConnection) -> bool:
         """Whether what stops it is a fault for certain: no rule, or one that lets nothing of this client pass where it stands.
         Rules that stop some and let others pass may be there for that."""
         return one.certain or one.hook not in self.open_hooks
@@ -62,23 +62,23 @@ class Ways(Struct, frozen=True):
 THIS_NODE = "this node"
 """The client that is this node itself, in words."""
 Place = tuple[str, Protocol, int]
-"""The address, protocol and port that a client connects to."""
+"""The address, protocol and port to which a client connects."""
 
 
 def ways_to_services(node: Node, router: Router) -> tuple[Ways, ...]:
-    """What becomes of connections to Services from this node, and from a pod of it where one is known; empty where there is
-    nothing to judge. Raises OSError where the kernel tells no routes."""
+    """Returns how connections to Services fare from this node, and from one of its pods if one is known; empty if there
+    is nothing to judge. Raises OSError if the kernel reports no routes."""
     places = [] if node.own is None else list(sample_places(node.own))
     return _ways_of_clients(places, node, router, ())
 
 
 def ways_to_places(places: Sequence[Place], node: Node, router: Router, pods: Sequence[str]) -> tuple[Ways, ...]:
-    """The same for these addresses and ports. pods: addresses of pods of this node. Raises OSError likewise."""
+    """Returns the same for these addresses and ports. pods: addresses of pods of this node. Raises OSError."""
     return _ways_of_clients(places, node, router, pods)
 
 
 def ways_from(client: str, places: Sequence[Place], node: Node, router: Router) -> Ways:
-    """What becomes of connections of one address to these places. Raises OSError likewise."""
+    """Returns how connections from one address to these places fare. Raises OSError."""
     return _ways(client, client, places, node, router, [])
 
 
@@ -97,7 +97,8 @@ def _ways_of_clients(places: Sequence[Place], node: Node, router: Router, known:
 
 
 def _ways(client: str, source: str, places: Sequence[Place], node: Node, router: Router, pods: list[str]) -> Ways:
-    """Judge a connection from `source` to each of the places. pods: addresses of this node's pods that it meets are added."""
+    """Judges a connection from `source` to each of the places. pods: addresses of this node's pods that it meets are
+    added."""
     asked, stopped, hole, left_out = 0, [], None, 0
     passed: set[str] = set()
     for address, protocol, port in places:
@@ -110,7 +111,7 @@ def _ways(client: str, source: str, places: Sequence[Place], node: Node, router:
             asked += 1
             left_out += max(0, _endpoint_count(node.own, question) - MOST_ENDPOINTS)
         if lost:
-            stopped.append(_stopped(question, lost, found, node))
+            stopped.append(_lost_connection(question, lost, found, node))
         passed.update(*(_hooks_of(one) for one in found if one.endpoint is not None and one not in lost))
     return Ways(client, asked, tuple(stopped), hole, left_out, frozenset(passed))
 
@@ -122,21 +123,21 @@ def _hooks_of(one: Journey) -> tuple[str, ...]:
     return ("prerouting", "input") if one.delivery.here else ("prerouting", "forward", "postrouting")
 
 
-def _stopped(question: Question, lost: Sequence[Journey], found: Sequence[Journey], node: Node) -> Stopped:
+def _lost_connection(question: Question, lost: Sequence[Journey], found: Sequence[Journey], node: Node) -> LostConnection:
     first = next((one for one in lost if _is_certain(one)), lost[0])
     service = "" if node.own is None else node.own.service_of(question)
     share = sum((one.probability for one in lost), Fraction()) / sum((one.probability for one in found), Fraction())
     decisive = next((step for step in reversed(first.decisions) if step.applied), None)
     hook = "" if decisive is None else decisive.hook
     reason = _astray(first, node) or reason_of(question, first, node.own)
-    return Stopped(question, service, reason, _is_certain(first), hook, share)
+    return LostConnection(question, service, reason, _is_certain(first), hook, share)
 
 
 def _is_certain(one: Journey) -> bool:
     """Whether it is no rule that ends it, or one that only keeps it from translation, and then nobody answers."""
     if one.routing or one.end in (End.ONE_WAY, End.ARRIVED):
         return not one.delivery.here
-    return one.delivery.unheard or one.end is End.UNTRANSLATED
+    return one.delivery.no_listener or one.end is End.UNTRANSLATED
 
 
 def _astray(one: Journey, node: Node) -> Reason | None:
@@ -151,7 +152,7 @@ def _astray(one: Journey, node: Node) -> Reason | None:
 
 
 def _endpoint_count(own: OwnTable | None, question: Question) -> int:
-    """How many endpoints one is picked from."""
+    """Returns the number of endpoints of which one is picked."""
     key = frontend_key(question.destination, question.protocol, question.port)
     value = None if own is None else own.image[schema.FRONTENDS].get(key)
     pick = None if value is None else pick_class(class_of(value))
@@ -159,7 +160,7 @@ def _endpoint_count(own: OwnTable | None, question: Question) -> int:
 
 
 def sample_places(own: OwnTable) -> Iterator[Place]:
-    """(address, protocol, port) of some Services that have endpoints: about MOST_SERVICES, evenly spread over all."""
+    """Yields (address, protocol, port) of about MOST_SERVICES Services with endpoints, evenly spread over all."""
     length = own.family.address_length
     keys = [key for key, value in own.image[schema.FRONTENDS].items() if pick_class(class_of(value)) is not None]
     step = max(1, -(-len(keys) // MOST_SERVICES))
@@ -169,7 +170,7 @@ def sample_places(own: OwnTable) -> Iterator[Place]:
 
 
 def _own_address(node: Node, own: OwnTable) -> str:
-    """An address of the node that is no Service's; empty when it has none of the family."""
+    """Returns an address of the node that is not a Service's; empty if it has none of the family."""
     length = own.family.address_length
     services = {key[:length] for name in (schema.CLUSTER_IPS, schema.FRONTENDS) for key in own.image[name]}
     packed = sorted(map(pack_address, node.local))
@@ -178,7 +179,7 @@ def _own_address(node: Node, own: OwnTable) -> str:
 
 
 def _is_pod_here(one: Journey, node: Node) -> bool:
-    """Whether it ends at a pod of this node: an address in the pods' ranges that needs no gateway."""
+    """Returns whether it ends at a pod of this node: an address in the pods' ranges that needs no gateway."""
     own, route = node.own, one.route
     if own is None or route is None or route.way is not RouteOutcome.OUT or route.gateway or not one.packet.translated:
         return False
@@ -186,8 +187,8 @@ def _is_pod_here(one: Journey, node: Node) -> bool:
 
 
 def _is_lost(one: Journey, node: Node) -> bool:
-    """Whether it does not come to the Service's endpoints, and that is not the Service's own state."""
-    if one.delivery.here or one.delivery.unheard:
+    """Returns whether it does not reach the Service's endpoints, for a reason other than the Service's own state."""
+    if one.delivery.here or one.delivery.no_listener:
         return passes_service(one)
     if _astray(one, node) is not None:
         return True
@@ -195,7 +196,7 @@ def _is_lost(one: Journey, node: Node) -> bool:
 
 
 def _is_not_ours(one: Journey, node: Node) -> bool:
-    """Whether a rule of others or a route ends it, rather than the Service's own state."""
+    """Returns whether another program's rule or a route ends it, rather than the Service's own state."""
     if one.routing or one.end in (End.ONE_WAY, End.UNTRANSLATED):
         return True
     decisive = next((step for step in reversed(one.decisions) if step.applied), None)

@@ -1,4 +1,4 @@
-"""Reads our table of one family whole: rules, elements, learned affinity."""
+"""Reads our whole table of one family: rules, elements, learned affinity."""
 
 from nodeagent.diagnosis.trace.own_table import OwnTable, own_table
 from nodeagent.model.addresses import Family
@@ -18,9 +18,9 @@ _OF_A_RULE = "__"
 
 
 def read_own_table(ruleset: Ruleset, family: Family) -> OwnTable | None:
-    """The table as it is now; None when it does not exist.
+    """Returns the present table; None if it does not exist.
 
-    Raises KernelUnclear when others changed rules meanwhile, DataplaneError for a table that this version cannot read.
+    Raises KernelUnclear if rules changed meanwhile, DataplaneError for a table that this version cannot read.
     """
     before = ruleset.generation()
     found = read_contents(ruleset, family)
@@ -43,7 +43,7 @@ def read_own_table(ruleset: Ruleset, family: Family) -> OwnTable | None:
 
 
 def read_contents(ruleset: Ruleset, family: Family) -> tuple[Contents, dict[str, SetSpec]] | None:
-    """The table and the shape it has, with counters or without; None when it does not exist."""
+    """Returns the table and its specs, with counters or without; None if it does not exist."""
     specs = present_specs(ruleset, family)
     contents = KernelTable(ruleset, family, specs).read()
     return None if contents is None else (contents, specs)

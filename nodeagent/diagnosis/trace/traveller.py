@@ -1,4 +1,4 @@
-"""A packet on its way through all hooks: what everybody's rules may ask about it and change. Pure."""
+"""A packet on its way through all hooks: what rules may read and change. Pure."""
 
 from dataclasses import dataclass, field
 
@@ -7,22 +7,21 @@ from nodeagent.diagnosis.simulator.packet import Packet
 
 LOOPBACK_INTERFACE = "lo"
 STATE_INVALID, STATE_ESTABLISHED, STATE_RELATED, STATE_NEW, STATE_UNTRACKED = 1, 2, 4, 8, 64
-"""NF_CT_STATE_INVALID_BIT, NF_CT_STATE_BIT of an established, a related and a new connection, and NF_CT_STATE_UNTRACKED_BIT."""
+"""NF_CT_STATE_INVALID_BIT, NF_CT_STATE_BIT of an established, a related and a new connection, and
+NF_CT_STATE_UNTRACKED_BIT."""
 CLIENT_PORTS = range(1024, 65536)
-"""From which of them a request comes nobody knows before."""
+"""Possible source ports of a request; which one is not known in advance."""
 USUAL_CLIENT_PORTS = range(32768, 61000)
-"""To which of them an answer goes: those that Linux gives by default (ip_local_port_range), so that rules for ports of
-servers are not about it."""
+"""Destination ports of an answer: Linux' default range (ip_local_port_range), so that rules for ports of servers do not
+match."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """A rule that decided something, or could have.
-
-    table: with its family. rule: its number in the chain for ours, 0 for what is no rule. effect: what it did. applied:
-    whether it did. unclear: it has a part that cannot be evaluated, and was passed over. may_stop: it would end the
-    packet's way. translates: it gave the packet another destination.
-    """
+    table: with its family. rule: its number in the chain for ours, 0 if it is no rule. effect: what it did. applied:
+    whether it did. unclear: it has a part that cannot be evaluated, and was skipped. may_stop: it would stop the
+    packet. translates: it gave the packet another destination."""
 
     hook: str
     table: str
@@ -38,17 +37,17 @@ class Decision:
 
     @property
     def place(self) -> str:
-        """Where the rule stands."""
+        """Table, chain and number of the rule."""
         return f"{self.table} {self.chain}" + (f" rule {self.rule}" if self.rule else "")
 
 
 @dataclass(slots=True)
 class Traveller:
-    """Where a packet is and what it has become. iif, oif: interfaces, empty for none. back: by which the node would
-    reach its source. zone: of connection tracking, and its direction (empty: both). zoned: a rule gave it one, be it
-    the usual. request: what it answers; None: it asks. early: connection tracking has not seen it yet. new_source: what a rule of others says that its source becomes.
-    clamped: a rule makes the other end send shorter segments of TCP. error: type and code, where it is an error of ICMP about a
-    connection."""
+    """A packet's position and state. iif, oif: interfaces, empty for none. back: the interface towards its source.
+    zone: of connection tracking, and its direction (empty: both). zoned: a rule gave it one, even the default. request:
+    the packet that it answers; None: it is a request. early: connection tracking has not seen it yet. new_source: the
+    source that a rule of another program gives it. clamped: a rule makes the other end send shorter TCP segments.
+    error: type and code, if it is an ICMP error about a connection."""
 
     packet: Packet
     machine: Machine
@@ -72,7 +71,7 @@ class Traveller:
 
     @property
     def came_back(self) -> bool:
-        """Whether it comes in by loopback: its connection is known since it went out, and no rule changes that any more."""
+        """Whether it comes in through loopback: its connection is tracked since it went out, and no rule changes that."""
         return self.iif == LOOPBACK_INTERFACE
 
     @property
@@ -82,17 +81,17 @@ class Traveller:
 
     @property
     def original(self) -> Packet:
-        """The packet that made its connection."""
+        """The packet that created its connection."""
         return self.request or self.packet
 
     @property
     def source_port(self) -> int | range:
-        """Its source port; a range where it is not known."""
+        """Its source port; a range if it is unknown."""
         return CLIENT_PORTS if self.request is None else self.packet.source_port
 
     @property
     def destination_port(self) -> int | range:
-        """Its destination port by now; a range where it is not known."""
+        """Its present destination port; a range if it is unknown."""
         return self.machine.port if self.request is None else USUAL_CLIENT_PORTS
 
     @property
@@ -102,13 +101,14 @@ class Traveller:
 
     @property
     def has_connection(self) -> bool:
-        """Whether rules can ask about its connection. Where it was given a zone before it is tracked, rules of nft cannot."""
+        """Whether rules can read its connection. If it was given a zone it is tracked, but nft's rules cannot read it
+        before tracking."""
         return self.tracked and not self.early
 
     @property
     def state(self) -> int:
-        """Its conntrack state, as a bit. Before it is tracked a packet that was given a zone has the state of a new connection,
-        any other that of none (nft_ct.c, nft_ct_get_eval)."""
+        """Its conntrack state, as a bit. Before tracking, a packet with a zone has the state of a new connection, any
+        other that of none (nft_ct.c, nft_ct_get_eval)."""
         if not self.tracked:
             return STATE_UNTRACKED
         if self.error is not None:

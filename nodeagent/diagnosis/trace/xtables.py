@@ -1,6 +1,6 @@
-"""Extensions of iptables, which nft lists by name only, out of the bytes that iptables gave the kernel (pure).
+"""Evaluates extensions of iptables, which nft lists only by name, from the bytes that iptables gave the kernel (pure).
 
-Layouts: linux/netfilter/xt_*.h and x_tables.h. What is not here is unknown.
+Layouts: linux/netfilter/xt_*.h and x_tables.h. Everything else is unknown.
 """
 
 import struct
@@ -18,12 +18,12 @@ PASSING = frozenset(
     {"LOG", "NFLOG", "ULOG", "TRACE", "CHECKSUM", "TCPMSS", "TCPOPTSTRIP", "CLASSIFY", "DSCP", "TOS", "TTL", "HL"}
     | {"CONNMARK", "SECMARK", "CONNSECMARK", "SET", "AUDIT", "LED", "HMARK", "RATEEST", "IDLETIMER", "ECN"}
 )
-"""Targets that decide nothing about where a packet goes, as far as is evaluated here: a new connection has no mark to restore."""
+"""Targets that do not change where a packet goes, as far as evaluated here: a new connection has no mark to restore."""
 _ALTERING = frozenset({"DNAT", "REDIRECT", "SNAT", "MASQUERADE", "NETMAP", "MARK", "CT", "NOTRACK"})
 
 
 def may_stop(name: str) -> bool:
-    """Whether a target may end the packet's way: any that is not known to let it go on."""
+    """Returns whether a target may stop the packet: any that is not known to let it pass."""
     return name not in PASSING | _ALTERING
 
 
@@ -38,11 +38,11 @@ _KNOWN = (
 _CONNTRACK_ADDRESSES = struct.Struct("=16s16s16s16s")
 _CONNTRACK_PORTS, _CONNTRACK_FLAGS, _CONNTRACK_HIGH = 136, 146, 154
 _WITH_RANGES = 3
-"""From this revision on the match has ranges of ports, in the machine's order; before, one in the network's."""
+"""Since this revision the match has port ranges in host byte order; before, single ports in network byte order."""
 _NAT_BITS = {1 << 7: 1 << 5, 1 << 6: 1 << 4}
 """XT_CONNTRACK_STATE_DNAT, …_SNAT → IPS_DST_NAT, IPS_SRC_NAT."""
 _STATES = {1: 1, 2: 1 << 1, 4: 1 << 2, 8: 1 << 3, 64: 1 << 8}
-"""Our bit of a state → XT_CONNTRACK_STATE_…; of none it is the zeroth, of IP_CT_NEW the third, of the untracked the eighth."""
+"""Our bit of a state → XT_CONNTRACK_STATE_…: without a state it is bit 0, for IP_CT_NEW bit 3, for untracked bit 8."""
 _ADDRTYPE = struct.Struct("=HHI")
 _LOCAL, _UNICAST = 1 << 2, 1 << 1
 _INVERT_SOURCE, _INVERT_DESTINATION = 1, 2
@@ -66,7 +66,7 @@ _MAPS_IPS, _MAPS_PORTS = 1, 2
 
 
 def matches(call: Extension, traveller: Traveller) -> bool:
-    """Whether a match of an extension holds. Raises Unknown."""
+    """Returns whether an extension's match holds. Raises Unknown."""
     known = _MATCHES.get(call.name)
     if known is None:
         raise Unknown(f"xt match {call.name}")
@@ -77,14 +77,14 @@ def matches(call: Extension, traveller: Traveller) -> bool:
 
 
 class Translation(NamedTuple):
-    """A new destination; None where it stays."""
+    """A new destination; None for a part that does not change."""
 
     address: str | None
     port: int | None
 
 
 def translation(call: Extension, traveller: Traveller) -> Translation:
-    """Where a DNAT or REDIRECT leads, or what source SNAT gives; the first of several. Raises Unknown."""
+    """Returns the destination of a DNAT or REDIRECT, or the source of an SNAT; the first of several. Raises Unknown."""
     length = traveller.packet.family.address_length
     try:
         if call.revision == 0:
@@ -101,7 +101,7 @@ def translation(call: Extension, traveller: Traveller) -> Translation:
 
 
 def marked(call: Extension, mark: int) -> int:
-    """The packet's mark after a MARK target. Raises Unknown."""
+    """Returns the packet's mark after a MARK target. Raises Unknown."""
     try:
         value, mask = _MARK_TARGET.unpack_from(call.data)
     except struct.error as error:
@@ -110,24 +110,24 @@ def marked(call: Extension, mark: int) -> int:
 
 
 def resets(call: Extension, family: Family) -> bool:
-    """Whether a REJECT target answers with a TCP reset (IPT_TCP_RESET, IP6T_TCP_RESET)."""
+    """Returns whether a REJECT target answers with a TCP reset (IPT_TCP_RESET, IP6T_TCP_RESET)."""
     return call.data[:4] == _TCP_RESET[family].to_bytes(4, sys.byteorder)
 
 
 def untracks(call: Extension) -> bool:
-    """Whether a CT or NOTRACK target leaves the packet out of connection tracking (XT_CT_NOTRACK)."""
+    """Returns whether a CT or NOTRACK target leaves the packet untracked (XT_CT_NOTRACK)."""
     return call.name == "NOTRACK" or bool(call.data[:1] and call.data[0] & 1)
 
 
 class ZoneOf(NamedTuple):
-    """A zone of connection tracking, and for which direction; empty: both."""
+    """A zone of connection tracking, and its direction; empty: both."""
 
     number: int
     direction: str
 
 
 def zone(call: Extension) -> ZoneOf | None:
-    """The zone that a CT target names; None: none. Raises Unknown."""
+    """Returns the zone that a CT target names, or None. Raises Unknown."""
     if len(call.data) < _CT_TARGET.size or call.name == "NOTRACK":
         return None
     flags, number = _CT_TARGET.unpack_from(call.data)
@@ -139,7 +139,7 @@ def zone(call: Extension) -> ZoneOf | None:
 def _conntrack(call: Extension, traveller: Traveller) -> bool:
     asked, inverted, states, statuses = struct.unpack_from("=4H", call.data, _CONNTRACK_FLAGS)
     if not traveller.has_connection:
-        # Of all that is asked only the state is looked at then (xt_conntrack.c, conntrack_mt).
+        # Then only the state is compared (xt_conntrack.c, conntrack_mt).
         return bool(asked & _STATE) and bool(states & _STATES[traveller.state]) is not bool(inverted & _STATE)
     if asked & ~_KNOWN:
         raise Unknown("xt match conntrack")
@@ -168,7 +168,7 @@ def _is_within(address: str, wanted: bytes, mask: bytes) -> bool:
 
 
 def _is_port(call: Extension, first: int, place: int, port: int | range) -> bool:
-    """Whether a port is the wanted one, or in the wanted range. place: of the end of the range. Raises Unknown."""
+    """Returns whether a port is the wanted one, or in the wanted range. place: of the end of the range. Raises Unknown."""
     if call.revision < _WITH_RANGES:
         first = int.from_bytes(first.to_bytes(2, sys.byteorder), "big")
         return covers(first, first, port)
@@ -223,14 +223,15 @@ def _udp(call: Extension, traveller: Traveller) -> bool:
 
 
 def _ports(traveller: Traveller, source: tuple[int, int], destination: tuple[int, int], inverted: int) -> bool:
-    """Whether both ports are within; inverted: bit 1 of the source's, 2 of the destination's (XT_TCP_INV_SRCPT, …)."""
+    """Returns whether both ports are in their ranges; inverted: bit 1 for the source's, 2 for the destination's
+    (XT_TCP_INV_SRCPT, …)."""
     return (covers(*destination, traveller.destination_port) is not bool(inverted & 2)) and (
         covers(*source, traveller.source_port) is not bool(inverted & 1)
     )
 
 
 def _icmp(call: Extension, traveller: Traveller) -> bool:
-    """Of an error about a connection; nothing else is of ICMP here."""
+    """Matches an ICMP error about a connection; no other ICMP packet occurs here."""
     kind, low, high, inverted = _ICMP.unpack_from(call.data)
     if traveller.error is None:
         return False

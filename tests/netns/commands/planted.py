@@ -67,7 +67,7 @@ FAULTS = {
     "cluster-ip": Planted(
         (
             "1 of 1 endpoints cannot be reached",
-            f"{CLUSTER_IP} is a ClusterIP, or in their range, and what was translated once is not translated again",
+            f"{CLUSTER_IP} is a ClusterIP, or in their range, and a connection is translated only once",
         ),
         places=((CLUSTER_IP, NODE),),
         target_port=80,
@@ -97,7 +97,7 @@ FAULTS = {
     "node-port": Planted(
         (
             "1 of 1 endpoints cannot be reached",
-            f"192.168.0.2:{TAKEN_PORT} is a node port of this node, and what was translated once is not translated again",
+            f"192.168.0.2:{TAKEN_PORT} is a node port of this node, and a connection is translated only once",
         ),
         places=(("192.168.0.2", NODE),),
         target_port=TAKEN_PORT,

@@ -115,7 +115,7 @@ def test_endpoints_whose_host_is_gone_are_not_those_that_a_policy_forbids(told: 
     assert told.eventually("gone", says=("healthy: 1 of 1 endpoints used",)) == 0
     told.world.run("web-2", ["ip", "link", "set", "eth0", "arp", "off"])
     told.world.run(NODE, ["ip", "neigh", "flush", "dev", "web-2"])
-    says = ("broken: 1 of 1 endpoints cannot be reached", "nobody answers for 10.244.1.12 on web-2: the host is gone")
+    says = ("broken: 1 of 1 endpoints cannot be reached", "no host answers for 10.244.1.12 on web-2: it is down")
     assert told.eventually("gone", says=says) == 1
     told.world.run("web-2", ["ip", "link", "set", "eth0", "arp", "on"])
     assert told.eventually("gone", says=("healthy: 1 of 1 endpoints used",)) == 0

@@ -36,7 +36,7 @@ ALONE = {"iptables": ("web-0", WEB, "tcp"), "ip6tables": ("web-0", WEB6, "tcp")}
 FAMILIES = pytest.mark.parametrize("tables", BETWEEN)
 SETTINGS = {"iptables": "net.bridge.bridge-nf-call-iptables", "ip6tables": "net.bridge.bridge-nf-call-ip6tables"}
 PAST = "are both behind the bridge cni0, which carries the answer past the rules that would translate it back"
-NOTHING_BACK = "web-0, a port of the bridge cni0, gives nothing back that came in by it (hairpin mode is off)"
+NOTHING_BACK = "web-0, a port of the bridge cni0, does not send packets back out (hairpin mode is off)"
 
 
 @pytest.fixture(scope="module")

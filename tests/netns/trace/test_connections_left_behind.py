@@ -56,7 +56,9 @@ def test_a_connection_to_an_endpoint_that_is_gone(node: Cluster, family: Family,
             assert held.ask().only.failure is Failure.TIMEOUT
         assert works(world, *connection, patiently=True)
         gone = endpoint_text(of_family(family, OLD.addresses), TARGET_PORT)
-        says = f"a connection of {client} still goes to {gone}, where no new one would, and got no answer for "
+        says = (
+            f"a connection of {client} still goes to {gone}, where no new connection would go, and got no answer for "
+        )
         line = awaited(node, connection, says)
         assert line.startswith("arrives: ")
         world.run(NODE, line.rpartition(": ")[2].split())

@@ -102,7 +102,7 @@ def test_what_goes_another_way_is_told(node: Cluster) -> None:
             found = following.result()
         finally:
             world.nft(NODE, "delete table inet late")
-    assert "went another way than predicted, the first to late f" in found["live"], found["packets"]
+    assert "did not go as predicted, the first one to late f" in found["live"], found["packets"]
     assert following.process.returncode == 1
 
 

@@ -58,7 +58,7 @@ SILENT = [
     pytest.param(guard("input", f"tcp dport {HOSTED_PORT} drop"), GONE, ("caller", HOSTED, "tcp"),
                  f"input: inet guard, chain f: tcp dport {HOSTED_PORT} drop", id="endpoint on the host's network"),
     pytest.param(guard("prerouting", "iifname web-0 notrack", priority=-300), GONE, CLIENT,
-                 "is not translated back, as it is not tracked: prerouting: inet guard", id="answers not tracked"),
+                 "is not translated back, because it is not tracked: prerouting: inet guard", id="answers not tracked"),
     pytest.param(guard("prerouting", "iifname caller ct zone set 5", priority=-300), GONE, CLIENT,
                  "it is in zone 0 of connection tracking, and the connection in zone 5", id="zone of nft"),
     pytest.param("iptables -t raw -A PREROUTING -i web-0 -j CT --zone 6", "nft delete table ip raw", CLIENT,
@@ -67,7 +67,7 @@ SILENT = [
                  "iptables-legacy -t raw -F PREROUTING", CLIENT,
                  "it is in zone 0 of connection tracking, and the connection in zone 7", id="zone of iptables-legacy"),
     pytest.param("ip rule add pref 5 iif web-0 blackhole", "ip rule del pref 5", CLIENT,
-                 "does not come back: to 10.244.1.200: a route or rule of type blackhole is for it", id="rule for answers"),
+                 "does not come back: to 10.244.1.200: a route or rule of type blackhole applies to it", id="rule for answers"),
     pytest.param("sysctl -qw net.ipv4.conf.web-0.forwarding=0", "sysctl -qw net.ipv4.conf.web-0.forwarding=1", CLIENT,
                  "forwarding is off on web-0; sysctl -w net.ipv4.conf.web-0.forwarding=1", id="no forwarding of answers"),
     pytest.param("sysctl -qw net.ipv4.conf.caller.forwarding=0", "sysctl -qw net.ipv4.conf.caller.forwarding=1", CLIENT,
@@ -78,21 +78,21 @@ SILENT = [
                  id="no forwarding of IPv6"),
     pytest.param("ip rule add pref 5 from 10.244.1.200 lookup 99; ip route add default via 192.168.0.77 dev eth0 onlink "
                  "table 99", "ip rule del pref 5; ip route flush table 99", CLIENT,
-                 "nobody answers for 192.168.0.77 on eth0", id="another table for the client"),
+                 "no host answers for 192.168.0.77 on eth0", id="another table for the client"),
     pytest.param(guard("prerouting", "ip saddr 10.244.1.200 meta mark set 7", priority=-300)
                  + "; ip rule add pref 5 fwmark 7 blackhole", GONE + "; ip rule del pref 5", CLIENT,
-                 "to 10.244.1.10: a route or rule of type blackhole is for it", id="mark with a rule"),
+                 "to 10.244.1.10: a route or rule of type blackhole applies to it", id="mark with a rule"),
     pytest.param(guard("forward", "tcp sport 1024-65535 tcp dport 8080 drop"), GONE, CLIENT,
                  "forward: inet guard, chain f: tcp sport 1024-65535 tcp dport 8080 drop", id="ports of clients"),
     pytest.param(guard("prerouting", f"ip daddr {WEB} notrack", priority=-300), GONE, CLIENT,
-                 f"default/web:http is not asked, the packet is not tracked: prerouting: inet guard, chain f: ip daddr {WEB}",
+                 f"default/web:http is not used, because the packet is not tracked: prerouting: inet guard, chain f: ip daddr {WEB}",
                  id="requests not tracked"),
     pytest.param(f"iptables -I FORWARD -m conntrack --ctorigdst {WEB} --ctorigdstport 80 -j DROP", FILTER_GONE, CLIENT,
                  f"forward: ip filter, chain FORWARD: ct original daddr {WEB}", id="the address before translation"),
     pytest.param("iptables -I FORWARD -p tcp --dport 8080 -j NFQUEUE --queue-num 7", FILTER_GONE, CLIENT,
                  "queue num 7 (cannot be evaluated: xt target NFQUEUE)", id="a queue that nobody reads"),
     pytest.param("ip rule add pref 5 ipproto tcp sport 8080 blackhole", "ip rule del pref 5", CLIENT,
-                 "the answer of 10.244.1.10:8080 does not come back: to 10.244.1.200: a route or rule of type blackhole is for it",
+                 "the answer of 10.244.1.10:8080 does not come back: to 10.244.1.200: a route or rule of type blackhole applies to it",
                  id="rule for the port of answers"),
     pytest.param("iptables -t nat -I POSTROUTING -d 10.244.2.10 -j SNAT --to-source 192.0.2.9", "nft delete table ip nat",
                  ("caller", FAR, "tcp"), "answers are sent to 192.0.2.9, which is no address of this node (postrouting: ip nat",
@@ -103,16 +103,16 @@ SILENT = [
                  "prerouting: ip nodeagent, chain prerouting: ip saddr == 10.244.1.200, drop (the agent has no such rule",
                  id="a rule in our table"),
     pytest.param("nft delete element ip nodeagent dispatch '{ 0:1 }'", "", CLIENT,
-                 "default/web:http is not asked: ip nodeagent has lost what leads to its endpoints", id="a class removed"),
+                 "default/web:http is not used: ip nodeagent has lost what leads to its endpoints", id="a class removed"),
     pytest.param("nft flush map ip nodeagent frontends", "", CLIENT,
-                 f"{WEB} is a ClusterIP, and no port of it is programmed: elements of table ip nodeagent are gone",
+                 f"{WEB} is a ClusterIP, and no port of it is programmed: elements of table ip nodeagent are missing",
                  id="elements removed"),
     pytest.param("nft flush table ip nodeagent", "", CLIENT,
-                 "default/web:http is not asked (table ip nodeagent has lost its rules: restart the agent",
+                 "default/web:http is not used (table ip nodeagent has lost its rules: restart the agent",
                  id="rules removed"),
     pytest.param(f"nft 'table ip guard {{ chain f {{ type nat hook prerouting priority -150; ip daddr {WEB} "
                  "dnat to 192.0.2.99; }; }'", "nft delete table ip guard", CLIENT,
-                 f"translated by others before default/web:http is asked (prerouting: ip guard, chain f: ip daddr {WEB} dnat",
+                 f"translated by other rules before default/web:http is used (prerouting: ip guard, chain f: ip daddr {WEB} dnat",
                  id="an earlier translation"),
     pytest.param(guard("forward", "tcp dport 8080 meta length > 30 drop"), GONE, CLIENT,
                  "as far as is known: forward: inet guard, chain f: tcp dport 8080 meta length > 30 drop (cannot be evaluated",
@@ -174,7 +174,7 @@ def test_a_client_with_an_address_of_the_node(hosting: Cluster) -> None:
         done = world.run(NODE, [*AGENT, "trace", node, f"{WEB}:80", "--from", "caller"], check=False)
         return done.stdout.splitlines()[0]
 
-    assert f"{node} is an address of this node, and caller takes nothing from it (accept_local is 0)" in asked()
+    assert f"{node} is an address of this node, and caller drops packets from it (accept_local is 0)" in asked()
     with by_shell("sysctl -qw net.ipv4.conf.caller.accept_local=1", "sysctl -qw net.ipv4.conf.caller.accept_local=0")(
         hosting
     ):

@@ -71,7 +71,7 @@ FAULTS = [
     pytest.param(
         by_shell(f"iptables-legacy -t raw -A PREROUTING -d {OPEN_BALANCER} -j CT --notrack",
                  "iptables-legacy -t raw -F PREROUTING"),
-        ("outside", OPEN_BALANCER, "tcp"), "default/open is not asked, the packet is not tracked: prerouting: "
+        ("outside", OPEN_BALANCER, "tcp"), "default/open is not used, because the packet is not tracked: prerouting: "
         "iptables-legacy raw, chain PREROUTING", id="not tracked",
     ),
     pytest.param(
@@ -92,15 +92,15 @@ FAULTS = [
     ),
     pytest.param(
         by_shell("ip rule add pref 5 to 10.244.1.10 blackhole", "ip rule del pref 5"),
-        ("caller", WEB, "tcp"), "to 10.244.1.10: a route or rule of type blackhole is for it", id="rule with a blackhole",
+        ("caller", WEB, "tcp"), "to 10.244.1.10: a route or rule of type blackhole applies to it", id="rule with a blackhole",
     ),
     pytest.param(
         by_shell("ip route add unreachable 10.244.2.10", "ip route del unreachable 10.244.2.10"),
-        ("caller", FAR, "tcp"), "to 10.244.2.10: a route or rule of type unreachable is for it", id="unreachable route",
+        ("caller", FAR, "tcp"), "to 10.244.2.10: a route or rule of type unreachable applies to it", id="unreachable route",
     ),
     pytest.param(
         by_shell("ip rule add pref 5 iif caller prohibit", "ip rule del pref 5"),
-        ("caller", WEB, "udp"), "a route or rule of type prohibit is for it", id="rule that prohibits",
+        ("caller", WEB, "udp"), "a route or rule of type prohibit applies to it", id="rule that prohibits",
     ),
     pytest.param(
         missing_route,
@@ -108,16 +108,16 @@ FAULTS = [
     ),
     pytest.param(
         without_answer("web-0", "caller", WEB, "-4"),
-        ("caller", WEB, "tcp"), "to 10.244.1.10: nobody answers for 10.244.1.10 on web-0: the host is gone or down",
+        ("caller", WEB, "tcp"), "to 10.244.1.10: no host answers for 10.244.1.10 on web-0: it is down",
         id="missing neighbour",
     ),
     pytest.param(
         without_answer("web-0", "caller", WEB6, "-6"),
-        ("caller", WEB6, "tcp"), "to fd00:244:1::a: nobody answers for fd00:244:1::a on web-0", id="missing neighbour, IPv6",
+        ("caller", WEB6, "tcp"), "to fd00:244:1::a: no host answers for fd00:244:1::a on web-0", id="missing neighbour, IPv6",
     ),
     pytest.param(
         without_answer("web-0", NODE, WEB, "-4"),
-        (NODE, WEB, "tcp"), "192.168.0.2 -> 10.96.0.1:80/TCP, because to 10.244.1.10: nobody answers for 10.244.1.10 on web-0", id="missing neighbour of the node itself",
+        (NODE, WEB, "tcp"), "192.168.0.2 -> 10.96.0.1:80/TCP, because to 10.244.1.10: no host answers for 10.244.1.10 on web-0", id="missing neighbour of the node itself",
     ),
     pytest.param(
         by_shell(
@@ -125,7 +125,7 @@ FAULTS = [
             "ip rule add pref 5 to 10.244.1.10 lookup 77",
             "ip rule del pref 5; ip link del gone",
         ),
-        ("caller", WEB, "tcp"), "to 10.244.1.10: gone has no carrier: what it leads to is gone or down; see ip link show gone",
+        ("caller", WEB, "tcp"), "to 10.244.1.10: gone has no carrier: its other end is missing or down; see ip link show gone",
         id="no carrier",
     ),
     pytest.param(
@@ -221,7 +221,7 @@ def test_a_target_port_that_nobody_listens_on(node: Cluster) -> None:
     assert not works(node.world, *connection, patiently=True)
     with node.world[NODE].serve(9100, addresses=("127.0.0.1",)):
         line, _ = first_line(node.world, *connection)
-        assert "192.168.0.2:9100/TCP, one does on 127.0.0.1 alone; let it listen on 192.168.0.2, or on all" in line
+        assert "192.168.0.2:9100/TCP, only on 127.0.0.1; let it listen on 192.168.0.2, or on all" in line
         assert not works(node.world, *connection, patiently=True)
     server = node.world[NODE].serve(9100)
     assert first_line(node.world, *connection)[1] == 0
@@ -255,7 +255,7 @@ def test_a_reverse_path_filter(node: Cluster) -> None:
     )
     with strict(node):
         line, code = first_line(world, *connection, "--from", "eth0")
-        assert "rp_filter (strict) of eth0 does not believe 203.0.113.2" in line
+        assert "rp_filter (strict) of eth0 drops packets from 203.0.113.2" in line
         assert code == 1
         assert not works(world, *connection, patiently=False)
         assert check_line(world).startswith("not healthy: rp_filter, because the reverse path filter has dropped")
@@ -360,6 +360,7 @@ def test_a_daemon_that_answers_in_the_place_of_a_service_is_a_note(node: Cluster
             told = json.loads(node.world.run(NODE, [*AGENT, "check", "-o", "json"]).stdout)
     details = [one["detail"] for one in told["checks"] if one["check"] == "IPv4 connections"]
     assert any(
-        f"default/web:http is not asked, the packet is not tracked: output: inet guard, chain f: {rule}" in detail
+        f"default/web:http is not used, because the packet is not tracked: output: inet guard, chain f: {rule}"
+        in detail
         for detail in details
     )

@@ -15,7 +15,9 @@ def test_long_packets_vanish_where_nobody_may_say_that_they_are_too_long() -> No
     told = report(node, CLIENT, routes=narrow).verdict
     assert told.startswith("arrives: ")
     says = "packets of 10.244.1.10 above 1400 bytes are lost: eth0 takes no longer ones (cni0: 1500)"
-    assert f"; as far as is known: {says}, and what tells it so is stopped: output: inet guard, chain f: " in told
+    assert (
+        f"; as far as is known: {says}, and the ICMP error about it is stopped: output: inet guard, chain f: " in told
+    )
     for unharmed in (
         report(node, CLIENT),
         report(node_with(frontend(Route(PODS[:1]))), CLIENT, routes=narrow),

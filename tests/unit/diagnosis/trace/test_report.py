@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodeagent.diagnosis.trace.connections import Attempt, Connections, Silence, TrackedFlow, silences
+from nodeagent.diagnosis.trace.connections import Attempt, Connections, SilentEndpoint, TrackedFlow, silent_endpoints
 from nodeagent.diagnosis.trace.journey import End, Node, journeys
 from nodeagent.diagnosis.trace.others import OtherTable, read_table
 from nodeagent.diagnosis.trace.own_table import OwnTable
@@ -113,7 +113,7 @@ def test_a_firewall_is_named_with_its_rule() -> None:
     told = report(node_with(frontend(Route(PODS[:1])), others=(guard,)))
     assert "forward: inet guard, chain f: the first rule; change that rule" in told.verdict
     half = report(node_with(frontend(Route(PODS)), others=(guard,)))
-    assert half.verdict.startswith("fails in 1/2 of all cases, dropped then: ")
+    assert half.verdict.startswith("fails in 1/2 of all cases (dropped): ")
     assert not half.arrives
 
 
@@ -156,7 +156,7 @@ def test_a_stale_flow_is_named_with_what_removes_it() -> None:
     assert "stale" not in report(untracked, connections=Connections(2, 100, (stale,))).verdict
 
 
-SILENT = Silence(("10.244.1.10", 8080), 7)
+SILENT = SilentEndpoint(("10.244.1.10", 8080), 7)
 WEIRD = "192.0.2.9"
 
 
@@ -172,11 +172,11 @@ def test_an_endpoint_that_did_not_answer_is_named_behind_the_verdict() -> None:
 
 def test_a_connection_that_hangs_at_an_endpoint_that_is_gone_is_named_with_what_ends_it() -> None:
     node = node_with(frontend(Route(PODS)))
-    gone = Connections(1, 100, silent=(Silence(("10.244.1.99", 8080), 7),))
+    gone = Connections(1, 100, silent=(SilentEndpoint(("10.244.1.99", 8080), 7),))
     told = report(node, connections=gone)
     assert told.arrives
     assert told.verdict.endswith(
-        "; as far as is known: a connection of 10.244.1.5 still goes to 10.244.1.99:8080, where no new one would, and got no "
+        "; as far as is known: a connection of 10.244.1.5 still goes to 10.244.1.99:8080, where no new connection would go, and got no "
         "answer for 7 s: conntrack -D -p tcp -s 10.244.1.5 -d 10.96.0.10 --dport 80 -r 10.244.1.99"
     )
     nowhere = report(node_with(frontend(Route(()))), connections=gone).verdict
@@ -187,11 +187,11 @@ def test_a_connection_that_hangs_at_an_endpoint_that_is_gone_is_named_with_what_
 @pytest.mark.parametrize(
     ("count", "begins", "ends"),
     [
-        (PORTS, "fails in 1/2 of all cases, dropped then: ", "externalTrafficPolicy: Local"),
+        (PORTS, "fails in 1/2 of all cases (dropped): ", "externalTrafficPolicy: Local"),
         (
             60000,
             "arrives: ",
-            "60000 of 64512 source ports of 192.168.0.2 towards 10.244.1.10:8080/TCP are taken, and a connection that finds none is dropped",
+            "60000 of 64512 source ports of 192.168.0.2 towards 10.244.1.10:8080/TCP are taken, and a connection without a free port is dropped",
         ),
     ],
 )
@@ -214,17 +214,17 @@ ONE, OTHER = ("10.244.1.10", 8080), ("10.244.1.11", 8080)
     ("attempts", "silent"),
     [
         ([], ()),
-        ([(ONE, Attempt(answered=False, ago=5))], (Silence(ONE, 5),)),
+        ([(ONE, Attempt(answered=False, ago=5))], (SilentEndpoint(ONE, 5),)),
         ([(ONE, Attempt(answered=False, ago=1))], ()),
-        ([(ONE, Attempt(answered=False, ago=9)), (ONE, Attempt(answered=False, ago=4))], (Silence(ONE, 4),)),
+        ([(ONE, Attempt(answered=False, ago=9)), (ONE, Attempt(answered=False, ago=4))], (SilentEndpoint(ONE, 4),)),
         ([(ONE, Attempt(answered=False, ago=5)), (ONE, Attempt(answered=True, ago=3))], ()),
-        ([(ONE, Attempt(answered=False, ago=5)), (ONE, Attempt(answered=True, ago=8))], (Silence(ONE, 5),)),
-        ([(ONE, Attempt(answered=False, ago=5)), (OTHER, Attempt(answered=True, ago=3))], (Silence(ONE, 5),)),
+        ([(ONE, Attempt(answered=False, ago=5)), (ONE, Attempt(answered=True, ago=8))], (SilentEndpoint(ONE, 5),)),
+        ([(ONE, Attempt(answered=False, ago=5)), (OTHER, Attempt(answered=True, ago=3))], (SilentEndpoint(ONE, 5),)),
     ],
 )
-def test_who_is_silent(attempts: list[tuple[tuple[str, int], Attempt]], silent: tuple[Silence, ...]) -> None:
+def test_who_is_silent(attempts: list[tuple[tuple[str, int], Attempt]], silent: tuple[SilentEndpoint, ...]) -> None:
     """Whose latest connection has waited for longer than an answer takes."""
-    assert silences(attempts) == silent
+    assert silent_endpoints(attempts) == silent
 
 
 @pytest.mark.parametrize(("source", "strange"), [(WEIRD, True), (NODE[Family.IPV4], False)])
@@ -250,14 +250,17 @@ def test_an_endpoint_that_is_an_address_of_a_service_is_not_translated_again() -
     balancer = frontend(Route(PODS), FrontendKind.LOAD_BALANCER)
     to_balancer = frontend(Route((Backend(EXTERNAL, 80, local=False),)))
     told = report(node_with(to_balancer, balancer))
-    assert "198.51.100.2:80 is an address of default/web:http itself, and what was translated once" in told.verdict
+    assert (
+        "198.51.100.2:80 is an address of default/web:http itself, and a connection is translated only once"
+        in told.verdict
+    )
     to_itself = frontend(Route((Backend(NODE[Family.IPV4], 30080, local=True),)))
     node_port = Frontend(FrontendKind.NODE_PORT, Family.IPV4, None, Protocol.TCP, 30080, NAME, Route(PODS))
     told = report(node_with(to_itself, node_port), routes=Routes(listening=False))
     assert told.verdict.startswith("refused: ")
     assert (
-        "listens on 192.168.0.2:30080/TCP: that is default/web:http itself, and what was translated once is not "
-        "translated again; write the addresses of pods" in told.verdict
+        "listens on 192.168.0.2:30080/TCP: that is default/web:http itself, and a connection is "
+        "translated only once; write the addresses of pods" in told.verdict
     )
 
 
@@ -269,7 +272,7 @@ def test_a_server_that_listens_on_loopback_alone() -> None:
     hosted = Backend(NODE[Family.IPV4], 9100, local=True)
     told = report(node_with(frontend(Route((hosted,)))), routes=OnLoopback())
     assert (
-        "no program of this node listens on 192.168.0.2:9100/TCP, one does on 127.0.0.1 alone; let it listen on "
+        "no program of this node listens on 192.168.0.2:9100/TCP, only on 127.0.0.1; let it listen on "
         "192.168.0.2, or on all addresses" in told.verdict
     )
 
@@ -280,7 +283,10 @@ def test_an_address_of_a_pod_that_this_node_has_itself() -> None:
             return Route_(RouteOutcome.HERE, "lo") if leg.destination == "10.244.1.10" else super().route(leg)
 
     told = report(node_with(frontend(Route(PODS[:1]))), routes=Taken(listening=False))
-    assert "10.244.1.10 is an address of this node, and in the ranges of pods; see who gave it" in told.verdict
+    assert (
+        "10.244.1.10 is an address of this node, and in the ranges of pods; find out which program gave it"
+        in told.verdict
+    )
 
 
 def changed(node: Node, name: str, *, first: bool = True) -> Node:
@@ -300,7 +306,10 @@ def changed(node: Node, name: str, *, first: bool = True) -> Node:
 def test_a_rule_in_our_table_that_is_not_the_agents(name: str) -> None:
     told = report(changed(node_with(frontend(Route(PODS[:1]))), name))
     assert told.verdict.startswith("dropped: ")
-    assert f"prerouting: ip nodeagent, chain {name}: drop (the agent has no such rule: somebody changed" in told.verdict
+    assert (
+        f"prerouting: ip nodeagent, chain {name}: drop (the agent has no such rule: another program changed"
+        in told.verdict
+    )
     assert report(changed(node_with(frontend(Route(PODS[:1]))), name, first=False)).arrives
 
 
@@ -313,7 +322,7 @@ def test_elements_that_are_gone() -> None:
     verdicts = {**own.program.verdicts, schema.DISPATCH: {}}
     lost = msgspec.structs.replace(own, program=Program(own.family, own.program.chains, verdicts))
     told = report(Node(lost, (), node.local)).verdict
-    assert "default/web:http is not asked: ip nodeagent has lost what leads to its endpoints (map dispatch)" in told
+    assert "default/web:http is not used: ip nodeagent has lost what leads to its endpoints (map dispatch)" in told
 
 
 @pytest.mark.parametrize(
@@ -371,7 +380,7 @@ def test_a_bridge_that_gives_nothing_back_matters_to_a_pod_that_is_its_own_endpo
     routes = Routes(one_way_ports=frozenset({"10.244.1.10"}))
     node = node_with(frontend(Route(PODS)))
     told = report(node, "10.244.1.10", routes=routes).verdict
-    assert told.startswith("fails in 1/2 of all cases, dropped then: ")
+    assert told.startswith("fails in 1/2 of all cases (dropped): ")
     assert "to 10.244.1.10: no hairpin" in told
     assert report(node, routes=routes).arrives
 
@@ -381,7 +390,10 @@ def test_packets_of_a_service_that_are_not_tracked_leave_untranslated() -> None:
     balancer = frontend(Route(PODS), FrontendKind.LOAD_BALANCER)
     told = report(node_with(balancer, others=(untracked,)), "203.0.113.9", EXTERNAL)
     assert told.verdict.startswith("untranslated: ")
-    assert "default/web:http is not asked, the packet is not tracked: prerouting: inet guard, chain f" in told.verdict
+    assert (
+        "default/web:http is not used, because the packet is not tracked: prerouting: inet guard, chain f"
+        in told.verdict
+    )
     assert not told.arrives
     assert report(node_with(balancer), "203.0.113.9", EXTERNAL).arrives
 

@@ -133,7 +133,7 @@ def test_an_answer_is_translated_back_in_the_zone_of_its_connection(rules: Other
 def test_an_answer_that_is_not_tracked() -> None:
     found = told(raw((ANSWERED, {"notrack": None})))
     assert (
-        f"the answer of {POD}:8080 is not translated back, as it is not tracked: prerouting: inet guard"
+        f"the answer of {POD}:8080 is not translated back, because it is not tracked: prerouting: inet guard"
         in found.verdict
     )
 

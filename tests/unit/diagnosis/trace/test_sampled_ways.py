@@ -43,7 +43,7 @@ def test_what_others_do_not_let_be_tracked_does_not_reach_the_service(listening:
     assert way.closed
     (stopped,) = way.stopped
     assert stopped.reason.why.startswith(
-        "default/web:http is not asked, the packet is not tracked: output: inet guard, chain f"
+        "default/web:http is not used, because the packet is not tracked: output: inet guard, chain f"
     )
     assert stopped.reason.cure.startswith("change that rule")
     assert stopped.certain is not listening
