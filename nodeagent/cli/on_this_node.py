@@ -24,8 +24,8 @@ from nodeagent.diagnosis.trace.question import Question
 from nodeagent.diagnosis.trace.routes import Leg, RouteOutcome
 from nodeagent.diagnosis.trace.sampled_ways import (
     THIS_NODE,
-    Place,
     LostConnection,
+    Place,
     Ways,
     sample_places,
     ways_from,
@@ -142,7 +142,9 @@ def _pods(state: ServiceState, own: OwnTable, node: Node, routes: KernelRoutes) 
             return
 
 
-def _way(client: str, one: LostConnection, node: Node, own: OwnTable, routes: KernelRoutes, *, named: bool) -> StoppedWay:
+def _way(
+    client: str, one: LostConnection, node: Node, own: OwnTable, routes: KernelRoutes, *, named: bool
+) -> StoppedWay:
     """named: the user named this client; a rule that stops it counts then, also one that is meant for this client alone."""
     meant = False
     if not (one.certain or named):

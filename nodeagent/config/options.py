@@ -133,7 +133,9 @@ class NodeConfig(Group):
         "it), and the source of the node's own connections to ClusterIPs. `0.0.0.0` and `::` mean unset.",
     )
     families: Families = option(
-        "auto", "`auto` or a list of `IPv4`, `IPv6`", "IP families that are programmed. `auto`: all that the kernel has."
+        "auto",
+        "`auto` or a list of `IPv4`, `IPv6`",
+        "IP families that are programmed. `auto`: all that the kernel has.",
     )
 
 
@@ -147,14 +149,14 @@ class TrafficConfig(Group):
         "Node's podCIDRs, by arrival on `bridgeInterface`, or on an interface whose name begins with `interfaceNamePrefix`.",
     )
     cluster_cidrs: Cidrs = option((), "list of CIDRs", "Addresses of the cluster's pods, for mode `ClusterCIDR`.")
-    bridge_interface: AnyInterface = option(
-        None, "interface name", "Bridge of the pods, for mode `BridgeInterface`."
-    )
+    bridge_interface: AnyInterface = option(None, "interface name", "Bridge of the pods, for mode `BridgeInterface`.")
     interface_name_prefix: AnyInterfacePrefix = option(
         None, "text", "Prefix of the names of the pods' interfaces, for mode `InterfaceNamePrefix`."
     )
     masquerade_all: Switch = option(
-        False, "true or false", "Replace the source address of every connection to a ClusterIP, also of those from pods."
+        False,
+        "true or false",
+        "Replace the source address of every connection to a ClusterIP, also of those from pods.",
     )
     service_cidrs: Cidrs = option(
         (),
@@ -202,7 +204,9 @@ class DataplaneConfig(Group):
         True, "true or false", "Put the ClusterIPs on that interface, so that the node itself can reach them."
     )
     min_sync_period: Pause = option(
-        _seconds(0), "duration", "Shortest time from the end of a sync to the next one; changes in between are collected."
+        _seconds(0),
+        "duration",
+        "Shortest time from the end of a sync to the next one; changes in between are collected.",
     )
     sync_period: Period = option(
         _seconds(30),
@@ -224,7 +228,9 @@ class ConntrackConfig(Group):
     """Sysctls of connection tracking, written at start if they differ. 0 leaves a value unchanged."""
 
     max_per_core: Count = option(
-        32768, "entries per CPU core", "Size of the connection table; 0: the size is not changed, and `min` has no effect."
+        32768,
+        "entries per CPU core",
+        "Size of the connection table; 0: the size is not changed, and `min` has no effect.",
     )
     min: Count = option(131072, "entries", "Smallest size of the connection table, for machines with few cores.")
     tcp_established_timeout: KernelTimeout = option(
@@ -234,7 +240,9 @@ class ConntrackConfig(Group):
         _seconds(3600), "duration", "How long a half-closed TCP connection (CLOSE_WAIT) is kept."
     )
     tcp_be_liberal: Switch = option(
-        False, "true or false", "Do not treat TCP packets outside the window as invalid; false leaves the sysctl unchanged."
+        False,
+        "true or false",
+        "Do not treat TCP packets outside the window as invalid; false leaves the sysctl unchanged.",
     )
     udp_timeout: KernelTimeout = option(_seconds(0), "duration", "How long a UDP flow without an answer is kept.")
     udp_stream_timeout: KernelTimeout = option(_seconds(0), "duration", "How long an answered UDP flow is kept.")
@@ -253,9 +261,7 @@ class DnsConfig(Group):
         "service ranges, 169.254.0.0/16 and fd00::/8, which are put on the service interface. No wildcards: an answer must "
         "come from the address to which the query was sent.",
     )
-    zones: DnsZones = option(
-        ("cluster.local",), "list of names", "The cluster's zones; PTR records use the first one."
-    )
+    zones: DnsZones = option(("cluster.local",), "list of names", "The cluster's zones; PTR records use the first one.")
     upstreams: DnsAddresses = option(
         (),
         "list of IP:port; port 53 if omitted",
@@ -284,8 +290,9 @@ class DnsConfig(Group):
     handover: Pause = option(
         _seconds(0),
         "a duration; 0s: not at all",
-        "For pods, where the next agent is started before this one ends: how long an agent that receives SIGTERM stays for "
-        "the process that answers names, until that of the next agent answers. The next agent reads what is to be programmed, then waits for the tables.",
+        "For pods, if the next agent is started before this one ends: how long an agent that receives SIGTERM keeps its "
+        "DNS process, until that of the next agent answers. The next agent reads its objects, then waits until the tables "
+        "are free.",
     )
     clients: Cidrs = option(
         (),
@@ -356,7 +363,9 @@ class ProcessConfig(Group):
         -999, "-1000 to 1000", "How willingly the kernel kills the agent when memory runs out; -1000: never."
     )
     manage_sysctls: Switch = option(
-        True, "true or false", "Set the sysctls that the agent needs and those of `conntrack`; false: only check and report."
+        True,
+        "true or false",
+        "Set the sysctls that the agent needs and those of `conntrack`; false: only check and report.",
     )
 
 

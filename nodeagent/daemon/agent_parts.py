@@ -110,7 +110,7 @@ def build_source(config: AgentConfig, client: ApiClient | None, store: ClusterSt
 
 @dataclass(frozen=True, slots=True)
 class SavedStateParts:
-    """Who writes the saved state, and who reads it at a start without an API server."""
+    """The writer of the saved state, and its reader for a start without an API server."""
 
     keeper: StateKeeper
     restorer: StateRestorer
@@ -124,7 +124,7 @@ def build_saved_state(
     names: DnsParts,
     board: ProblemBoard,
 ) -> SavedStateParts | None:
-    """Returns None if no state is saved. Raises KubeconfigError."""
+    """Returns them; None if no state is saved. Raises KubeconfigError."""
     path = config.source.snapshot
     if path is None or access is None:
         return None
@@ -178,9 +178,10 @@ def build_dataplane(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureSources:
-    """What figures are read from. maps: how full the tables are; counts: what they counted (blocking); node: as it was last seen.
+    """The sources of metrics. maps: how full the tables are; counts: their counters (blocking); node: the last report
+    on the node.
 
-    ready: None when ready, else why not. reasons: why Services do not work.
+    ready: returns None when ready, else why not. reasons: returns why Services do not work.
     """
 
     families: tuple[Family, ...]
@@ -202,7 +203,7 @@ class FigureSources:
 
 
 def build_figures(config: AgentConfig, sources: FigureSources) -> Metrics:
-    """Returns the metrics. ready: returns None when ready, else why not. reasons: returns why Services do not work."""
+    """Returns the metrics, and the pages that show them."""
     reporting, seen = config.reporting, sources
     return Metrics(
         seen.families,

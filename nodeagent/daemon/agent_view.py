@@ -167,7 +167,7 @@ class AgentView:
         )
 
     def states(self) -> Mapping[ObjectKey, ServiceState]:
-        """What the translation made of every Service; nothing before the first pass."""
+        """Returns the translation's result for every Service; empty before the first pass."""
         return {} if self._engine is None else self._engine.states
 
     async def world(self, only: ObjectKey | None) -> AsyncIterator[bytes]:

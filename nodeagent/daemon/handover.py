@@ -3,7 +3,7 @@
 
 The processes of a pod end with its first one, also the DNS process. So an agent that receives SIGTERM releases tables
 and ports at once, but stays until the next agent's DNS process answers and has retired the one of this pod. The next
-agent starts when no other process owns the tables.
+agent reads everything that will be programmed, and starts when no other process owns the tables.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ LOOK_SECONDS = 0.05
 
 
 def have_other_owner(netlink: Ruleset) -> bool:
-    """Whether another process that lives owns a table of ours. Raises NotPermitted and KernelUnclear."""
+    """Returns whether another living process owns a table of ours. Raises NotPermitted and KernelUnclear."""
     return any(_has_other_owner(netlink, family) for family in Family)
 
 

@@ -207,7 +207,8 @@ def cluster_access(config: AgentConfig, environment: Mapping[str, str]) -> Clust
 
 
 def saved_state_origin(config: AgentConfig, access: ClusterAccess) -> StateOrigin:
-    """Whose state a snapshot must be to be used. Raises KubeconfigError if the authority's file cannot be read."""
+    """Returns the origin that a snapshot must have to be used. Raises KubeconfigError if the authority's file cannot be
+    read."""
     authority = access.trust.authority
     if isinstance(authority, Path):
         try:

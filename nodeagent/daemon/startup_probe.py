@@ -1,7 +1,7 @@
-"""What kubelet asks whether the agent of a pod has started: a socket that has the number of the process namespace in its name.
+"""kubelet's startup probe of an agent's pod: a socket whose name contains the number of the process namespace.
 
-Two pods of one node share its ports while one hands over to the other, and the former agent answers at them. This socket is found by
-processes of the same pod alone. To listen is the answer: nothing is read or said.
+Two pods of one node share its ports during a handover, and the former agent answers at them. Only processes of the same
+pod find this socket. Listening is the whole answer: nothing is read or sent.
 """
 
 import logging
@@ -19,14 +19,14 @@ _MODE = 0o600
 
 
 def probed_socket(directory: Path) -> Path:
-    """Where the agent of this process namespace listens."""
+    """Returns the path where the agent of this process namespace listens."""
     name = Path(NAME)
     return directory / f"{name.stem}-{_NAMESPACE.stat().st_ino}{name.suffix}"
 
 
 @contextmanager
 def probes_succeed(directory: Path) -> Iterator[None]:
-    """While the block runs. Where that cannot be, a log line says why: the pod does not become Ready."""
+    """Lets probes succeed while the block runs. If that is impossible, logs why: then the pod does not become Ready."""
     try:
         path = probed_socket(directory)
         listener = listen_at(path, mode=_MODE, group=None)

@@ -141,10 +141,8 @@ class Daemon:
 def _former_in_another_pod(
     config: AgentConfig, netlink: Ruleset, ends: ExitStack
 ) -> Callable[[], Awaitable[None]] | None:
-    """What the first agent of this process awaits when it knows all that is to be programmed; None where nobody has the tables.
-
-    From then on kubelet counts this pod as started, and ends the other one.
-    """
+    """Returns what the first agent of this process awaits when it knows everything that will be programmed; None if no
+    process has the tables. After that, kubelet counts this pod as started, and ends the other one."""
     if not config.dns.handover.seconds:
         return None
     directory = (config.reporting.socket or DEFAULT_SOCKET).parent

@@ -43,7 +43,7 @@ class ControlPlanePart(Struct, frozen=True):
         await kill_process(site, process, start)
 
     async def freeze(self, site: Site) -> None:
-        """Stops it (SIGSTOP); connections to it stay open and silent."""
+        """Stops it (SIGSTOP)."""
         process = self.process(control_of(site), site.node)
         await freeze_process(
             site, process, lambda: process.signal(signal.SIGSTOP), lambda: process.signal(signal.SIGCONT)
@@ -98,7 +98,9 @@ ETCD = ControlPlanePart(
     ETCD_PEER_PORT,
 )
 """A member of etcd. If it is cut off from the other members, clients still reach it."""
-SERVER = ControlPlanePart(lambda control, host: control.servers[host], lambda control, host: control.restart_server(host), API_PORT)
+SERVER = ControlPlanePart(
+    lambda control, host: control.servers[host], lambda control, host: control.restart_server(host), API_PORT
+)
 """An API server."""
 
 

@@ -77,7 +77,7 @@ class EtcdCluster:
             self.await_answer(host)
 
     def _make_certificates(self) -> None:
-        """Those of the members, which show the same one to clients and to each other, and one for clients."""
+        """Makes the members' certificates, used for clients and for other members, and one for clients."""
         try:
             make_authority(self._directory)
             for host, address in self._addresses.items():

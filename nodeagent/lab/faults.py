@@ -175,7 +175,7 @@ async def kill(site: Site) -> None:
 
 
 async def kill_process(site: Site, process: AgentProcess, start: Callable[[], str]) -> None:
-    """Kills a process (SIGKILL) until `start` starts it again, which returns how long that took, in words."""
+    """Kills a process (SIGKILL) until `start` starts it again; `start` returns how long that took, in words."""
 
     def look() -> str:
         if process.running:
@@ -239,7 +239,7 @@ async def freeze(site: Site) -> None:
 async def freeze_process(
     site: Site, process: AgentProcess, stop: Callable[[], None], resume: Callable[[], None]
 ) -> None:
-    """Stops a process until `resume`; connections to it stay open and silent."""
+    """Stops a process (SIGSTOP) until `resume`; connections to it stay open and silent."""
 
     def look() -> str:
         if process.kernel_state != "T":

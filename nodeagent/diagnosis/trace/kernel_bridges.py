@@ -1,5 +1,4 @@
-"""Bridges of this network namespace, read from the kernel: whether bridged packets pass the rules of IP, and the ports.
-"""
+"""Bridges of this network namespace, read from the kernel: whether bridged packets pass the rules of IP, and the ports."""
 
 import socket
 from pathlib import Path
@@ -35,7 +34,7 @@ class Bridges:
             return False
 
     def port_to(self, bridge: rtnetlink.Link, address: str) -> str:
-        """The port of a bridge that leads to a host; empty where the bridge has not learned which one that is."""
+        """Returns the port of a bridge that leads to a host; empty if the bridge has not learned it."""
         try:
             neighbour = self._netlink.ask(look_up_neighbour(address, bridge.ifindex))
             hardware_address = read_hardware_address(neighbour)

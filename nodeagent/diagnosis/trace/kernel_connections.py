@@ -35,7 +35,9 @@ def read_connections(question: Question) -> Connections:
     crowds = read_port_shortages(question.family, question.protocol)
     if question.protocol is Protocol.UDP:
         return Connections(count, most, tuple(flow for flow, _ in found), crowds=crowds)
-    return Connections(count, most, (), silent_endpoints([(flow.endpoint, _attempt(life)) for flow, life in found]), crowds)
+    return Connections(
+        count, most, (), silent_endpoints([(flow.endpoint, _attempt(life)) for flow, life in found]), crowds
+    )
 
 
 def _flows(question: Question) -> list[tuple[TrackedFlow, FlowState]]:

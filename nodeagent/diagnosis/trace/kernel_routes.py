@@ -133,7 +133,7 @@ class KernelRoutes:
         return Route(RouteOutcome.REJECTED, link.name, reason=reason, cure=f"bridge link set dev {port} hairpin on")
 
     def ends_at(self, interface: str, address: str) -> tuple[str, ...]:
-        """The interface, and of a bridge also the port behind which a host is, as far as the bridge has learned it."""
+        """Returns the interface, and for a bridge also the port behind which a host is, if the bridge has learned it."""
         link = self._link(interface)
         port = self._bridges.port_to(link, address) if link is not None and link.kind == "bridge" else ""
         return tuple(filter(None, (interface, port)))
@@ -169,7 +169,8 @@ class KernelRoutes:
         return bool(self._neighbour(route.gateway or destination, link.ifindex) & uapi.NUD_REACHABLE)
 
     def is_entered(self, route: Route, destination: str) -> bool:
-        """Whether a program or a person has entered the link address of the next hop, which the kernel never verifies."""
+        """Returns whether the next hop's link address was entered by a program or a person; the kernel never verifies
+        those."""
         link = self._link(route.interface)
         if link is None or not link.resolves:
             return False

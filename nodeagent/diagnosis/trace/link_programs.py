@@ -1,4 +1,5 @@
-"""Programs of tc and XDP at interfaces: packets meet them before or after all that is followed here, and they may do anything."""
+"""Programs of tc and XDP at interfaces: packets meet them before or after everything that a trace follows. Their effect
+is unknown."""
 
 import socket
 from collections.abc import Collection, Iterator
@@ -13,7 +14,8 @@ EXPRESS = "XDP"
 
 
 class LinkProgram(Struct, frozen=True):
-    """name: as `tc` or `ip` shows it. interface, where: at what, and of which packets: `ingress`, `egress`, or XDP."""
+    """name: as `tc` or `ip` shows it. interface, where: its interface, and which packets it gets: `ingress`, `egress`,
+    or XDP."""
 
     name: str
     interface: str
@@ -21,14 +23,14 @@ class LinkProgram(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """Which it is, and where."""
+        """Which program it is, and where."""
         if self.where == EXPRESS:
             return f"the XDP program {self.name} at {self.interface}"
         return f"the tc filter {self.name} at {self.interface} ({self.where})"
 
     @property
     def command(self) -> str:
-        """What shows it."""
+        """The command that shows it."""
         if self.where == EXPRESS:
             return f"ip -d link show dev {self.interface}"
         return f"tc filter show dev {self.interface} {self.where}"
@@ -38,7 +40,7 @@ class LinkProgram(Struct, frozen=True):
 
 
 def read_link_programs() -> tuple[LinkProgram, ...]:
-    """Those of all interfaces of this network namespace. Raises OSError."""
+    """Returns those of all interfaces of this network namespace. Raises OSError."""
     with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
         return read_consistently(lambda: tuple(dict.fromkeys(_programs(netlink))))
 
@@ -59,5 +61,5 @@ def _programs(netlink: NetlinkSocket) -> Iterator[LinkProgram]:
 
 
 def programs_on_the_way(programs: Collection[LinkProgram], interfaces: Collection[str]) -> list[LinkProgram]:
-    """Those that a packet or its answer meets."""
+    """Returns those that a packet or its answer meets."""
     return [one for one in programs if one.interface in interfaces]

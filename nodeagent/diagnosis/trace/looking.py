@@ -29,7 +29,7 @@ def look(ruleset: Ruleset, question: Question, read_others: ReadOthers, interfac
 
 
 def _interfaces(question: Question, found: Sequence[Journey], routes: KernelRoutes) -> frozenset[str]:
-    """Those that a packet of the connection goes by."""
+    """Returns the interfaces that a packet of the connection passes."""
     names: set[str] = set()
     for one in found:
         names.update(routes.ends_at(one.came_by, question.source) if one.came_by else ())

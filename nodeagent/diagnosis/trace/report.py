@@ -104,9 +104,7 @@ class Report(Struct, frozen=True):
                 and (again := self._service_at(one))
             ):
                 end = endpoint_text(one.packet.destination, one.packet.port)
-                return (
-                    f"{end} is an address of {again} itself, and a connection is translated only once here"
-                )
+                return f"{end} is an address of {again} itself, and a connection is translated only once here"
         return self.notes[0] if self.notes else ""
 
     def _service_at(self, one: Journey) -> str:

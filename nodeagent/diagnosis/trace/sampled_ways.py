@@ -24,9 +24,9 @@ MOST_ENDPOINTS = 8
 
 
 class LostConnection(Struct, frozen=True):
-    """A connection that does not get through, although its Service has an endpoint. service: the service port.
-    by_route: whether the routing stops it, not a rule. share: of all such connections that are stopped, of those
-    followed."""
+    """A connection that does not get through, although its Service has an endpoint. service: the service port. certain:
+    whether the cause cannot be a rule that keeps clients out on purpose. hook: where a rule stops it; empty if no rule
+    does. share: of all such connections that are stopped, of those followed."""
 
     question: Question
     service: str
@@ -39,7 +39,7 @@ class LostConnection(Struct, frozen=True):
 class Ways(Struct, frozen=True):
     """Connections from one client. client: in words. asked: how many were judged. stopped: those that do not get
     through. hole: where long packets of a working one are lost. left_out: how many endpoints of these Services were not
-    followed."""
+    followed. open_hooks: hooks that some connection passed on its way to an endpoint."""
 
     client: str
     asked: int
@@ -54,8 +54,8 @@ class Ways(Struct, frozen=True):
         return bool(self.stopped) and len(self.stopped) == self.asked
 
     def is_fault(self, one: LostConnection) -> bool:
-        """Whether what stops it is a fault for certain: no rule, or one that lets nothing of this client pass where it stands.
-        Rules that stop some and let others pass may be there for that."""
+        """Returns whether its cause is certainly a fault: no rule, or one that lets nothing of this client pass at its
+        hook. A rule that stops only some connections may do so on purpose."""
         return one.certain or one.hook not in self.open_hooks
 
 
@@ -117,13 +117,15 @@ def _ways(client: str, source: str, places: Sequence[Place], node: Node, router:
 
 
 def _hooks_of(one: Journey) -> tuple[str, ...]:
-    """The hooks that a packet passes on its way to an endpoint."""
+    """Returns the hooks that a packet passes on its way to an endpoint."""
     if not one.came_by:
         return ("output", "postrouting", "prerouting", "input") if one.delivery.here else ("output", "postrouting")
     return ("prerouting", "input") if one.delivery.here else ("prerouting", "forward", "postrouting")
 
 
-def _lost_connection(question: Question, lost: Sequence[Journey], found: Sequence[Journey], node: Node) -> LostConnection:
+def _lost_connection(
+    question: Question, lost: Sequence[Journey], found: Sequence[Journey], node: Node
+) -> LostConnection:
     first = next((one for one in lost if _is_certain(one)), lost[0])
     service = "" if node.own is None else node.own.service_of(question)
     share = sum((one.probability for one in lost), Fraction()) / sum((one.probability for one in found), Fraction())
@@ -134,14 +136,14 @@ def _lost_connection(question: Question, lost: Sequence[Journey], found: Sequenc
 
 
 def _is_certain(one: Journey) -> bool:
-    """Whether it is no rule that ends it, or one that only keeps it from translation, and then nobody answers."""
+    """Returns whether no rule ends it, or one that only prevents its translation, so that no program answers."""
     if one.routing or one.end in (End.ONE_WAY, End.ARRIVED):
         return not one.delivery.here
     return one.delivery.no_listener or one.end is End.UNTRANSLATED
 
 
 def _astray(one: Journey, node: Node) -> Reason | None:
-    """That a packet to a pod of this node leaves it; None where it does not."""
+    """Returns the reason why a packet to a pod of this node leaves it; None if it does not."""
     own, route, pod = node.own, one.route, one.packet.destination
     if own is None or route is None or route.way is not RouteOutcome.OUT or route.gateway in ("", *node.local):
         return None

@@ -66,7 +66,7 @@ def bridge() -> Iterator[str]:
 
 
 def underlay_side(host: Node | Outside, namespace_of: NamespaceOf) -> Iterator[str]:
-    """A neighbour's link on the bridge."""
+    """Yields the commands for a neighbour's link on the bridge."""
     yield f"link add {host.name} type veth peer name eth0 netns {namespace_of(host.name)}"
     yield f"link set {host.name} master {BRIDGE} up"
 

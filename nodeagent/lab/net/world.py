@@ -33,7 +33,7 @@ class Wiring(Protocol):
         ...
 
     def underlay_side(self, node: Node, namespace_of: pod_wiring.NamespaceOf, /) -> Iterator[str]:
-        """The underlay's link to a node, and what it needs to know of what is behind it."""
+        """Returns the underlay's commands for the link to a node, and for what is behind it."""
         ...
 
     def underlay_route(self, node: Node, pod: Pod, /) -> Iterator[str]:
@@ -154,7 +154,8 @@ class World:
         run_ip(["-n", self._namespaces[UNDERLAY]], tuple(self._joined_by.forget_pod(Pod(name, member.addresses))))
 
     def cut_power(self, name: str) -> None:
-        """A node is gone with all that its kernel knew: links, rules, connections, sysctls, and the programs in its namespace."""
+        """Removes a node with everything that its kernel knew: links, rules, connections, sysctls, and the programs in
+        its namespace."""
         member = self._members[name]
         # The kernel removes a namespace some time after its name: both ends of a link go with either.
         run_ip(["-n", self._namespaces[UNDERLAY]], [f"link del {name}"])
@@ -165,7 +166,7 @@ class World:
         member.wait()
 
     def give_power(self, name: str) -> Member:
-        """A node whose power was cut is there again, joined to the others and to its pods, with nothing else."""
+        """Brings back a node whose power was cut, joined to the others and to its pods, with nothing else."""
         node = self._nodes[name]
         self._create([name])
         self._members[name] = self._member(name, node.addresses)

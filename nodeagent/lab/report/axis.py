@@ -22,7 +22,7 @@ class Linear(Struct, frozen=True):
         return self.start + self.share(min(max(value, self.least), self.most)) * (self.end - self.start)
 
     def share(self, held: float) -> float:
-        """Which part of the way from `least` to `most` a value in between is at."""
+        """Returns the position of a value between `least` and `most`, from 0 to 1."""
         return (held - self.least) / (self.most - self.least)
 
     def ticks(self) -> list[float]:
@@ -35,7 +35,7 @@ class Decades(Linear, frozen=True):
     """A logarithmic axis for values above 0."""
 
     def share(self, held: float) -> float:
-        """The same of their logarithms."""
+        """Returns the same of the logarithms."""
         return math.log(held / self.least) / math.log(self.most / self.least)
 
     def ticks(self) -> list[float]:
