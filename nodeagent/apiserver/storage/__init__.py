@@ -1,6 +1,8 @@
-"""Where objects live: a storage that keeps revisions durably, and above it the latest state and a window of history in memory.
+"""Storage of objects: a storage keeps revisions durably; above it the latest state and a window of history are in
+memory.
 
-One number, the revision, counts every change of every object; it is what clients see as resourceVersion. `port` says what a
-storage must do; `log` is the one there is, in SQLite or in memory, written by one thread, many transactions per commit. `store`
-holds the latest state and the recent events in the event loop and is the only thing the rest of the control plane talks to.
+One number, the revision, counts every change of every object; clients see it as resourceVersion. `port` is the
+interface of a storage; `log` implements it with SQLite, in a file or in memory, written by one thread with many
+transactions per commit; `etcd` with etcd. `store` holds the latest state and recent events in the event loop; all other
+parts of the API server use only it.
 """

@@ -1,4 +1,4 @@
-"""Room on the disk that is kept for deletions: a file that is given up when nothing else fits any more."""
+"""Disk space that is kept for deletions: a file that is deleted when nothing else fits any more."""
 
 import os
 from contextlib import suppress
@@ -7,31 +7,31 @@ from typing import Final
 
 BYTES: Final = 4 * 1024 * 1024
 _SPARE_BYTES: Final = 1024 * 1024
-"""What must be free besides before it is kept again: what deletions have left of it is no room."""
+"""What must be free in addition before the reserve is taken again, since deletions use up part of the space."""
 
 
 class DiskReserve:
-    """Beside one store, shared by all servers on it: while it is not there, there is room only for what leads to less."""
+    """The reserve of one store, shared by all servers on it. While it is missing, only writes that free space are accepted."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
 
     @property
     def held(self) -> bool:
-        """Nobody has given it up."""
+        """Whether the reserve exists."""
         try:
             return self._path.stat().st_size == BYTES
         except OSError:
             return False
 
     def release(self) -> None:
-        """Makes its room free, where the disk has next to none besides."""
+        """Deletes the reserve, if the disk has almost no other free space."""
         if self._free_bytes() < _SPARE_BYTES:
             with suppress(OSError):
                 self._path.unlink()
 
     def hold(self) -> bool:
-        """Takes it where the disk has as much and some more; whether it is held then."""
+        """Takes the reserve if the disk has enough free space. Returns whether it exists now."""
         if self.held:
             return True
         if self._free_bytes() < BYTES + _SPARE_BYTES:

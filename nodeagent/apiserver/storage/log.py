@@ -1,9 +1,9 @@
-"""The durable log: SQLite in WAL mode, written by one thread, many transactions per commit.
+"""The durable log: SQLite in WAL mode, written by one thread, with many transactions per commit.
 
-A transaction is acknowledged after the commit that contains it returned, so a process killed at any moment loses
-nothing acknowledged; with `synchronous=FULL` neither does a machine losing power. Several processes may share one file:
-each write first reads what the others wrote (BEGIN IMMEDIATE makes that exact), so revisions stay one sequence. A caller that reads
-looks first whether anybody else has written (`Progress`), so that all show what one has acknowledged.
+A transaction is acknowledged after the commit that contains it returned, so killing the process loses nothing
+acknowledged; with `synchronous=FULL` neither does a power failure. Several processes may share one file: each write
+first reads what the others wrote (BEGIN IMMEDIATE makes that exact), so revisions stay one sequence. Before a read,
+`Progress` checks whether another process has written, so that all show what one has acknowledged.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class Log:
     """A Storage: one SQLite file (or `:memory:`) and the thread that owns its connection."""
 
     def __init__(self, path: str, *, limit_bytes: int | None = None, reserve: DiskReserve | None = None) -> None:
-        """reserve: the room on the disk that is kept for deletions; None: none is."""
+        """reserve: the disk space that is kept for deletions; None: no reserve."""
         self._path = path
         self._limit_bytes = limit_bytes
         self._reserve = reserve
@@ -71,81 +71,82 @@ class Log:
         self._progress: Progress | None = None
         self._delivered = 0
         self.short = False
-        """There is room only for what leads to less."""
+        """Whether only writes that free space are accepted."""
 
     @property
     def shared(self) -> bool:
-        """A file is; memory is not."""
+        """Whether other processes may write to it: yes, unless it is in memory."""
         return self._path != ":memory:"
 
     @property
     def remote(self) -> bool:
-        """What others wrote is read when somebody asks, by `latest` and `catch_up`."""
+        """False: revisions of other processes are read only by `latest` and `catch_up`."""
         return False
 
     @property
     def reachable(self) -> bool:
-        """It is here."""
+        """True: the storage is local."""
         return True
 
     @property
     def trouble(self) -> str:
-        """None."""
+        """Empty: the storage is local."""
         return ""
 
     async def open(self, deliver: Deliver) -> Loaded:
-        """Starts the thread and reads the log. Raises StorageFailed when the file is not a store."""
+        """Starts the thread and reads the log. Raises StorageFailed if the file is not a store."""
         loop = asyncio.get_running_loop()
 
-        def taken(rows: Sequence[Revision], settled: Sequence[tuple[object, Settled]]) -> None:
+        def delivered(rows: Sequence[Revision], settled: Sequence[tuple[object, Settled]]) -> None:
             if rows:
                 self._delivered = rows[-1].number
             deliver(rows, settled)
 
-        self._deliver = lambda rows, settled: _hand_over(loop, taken, rows, settled)
+        self._deliver = lambda rows, settled: _deliver_in(loop, delivered, rows, settled)
         self._thread.start()
         loaded = await asyncio.to_thread(self._opened.result)
         self._delivered = max(self._delivered, loaded.counter)
         return loaded
 
     async def close(self) -> None:
-        """Finishes what was asked for and closes the file."""
+        """Finishes all requests and closes the file."""
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         if self._progress is not None:
             self._progress.close()
 
     def write(self, writes: Sequence[Write]) -> None:
-        """Each transaction is carried out whole or not at all."""
+        """Queues transactions; each is carried out completely or not at all."""
         self._queue.put(writes)
 
     async def latest(self) -> int:
-        """A look at the file, and only where there is more than was delivered here, a turn of the thread."""
+        """Returns the latest revision of any process, after it was delivered. Uses the thread only if another process
+        has written."""
         if self._progress is None:
             return self._delivered
         try:
             written: int | None = self._progress.revision()
         except sqlite3.Error:
-            written = None  # held up, or damaged: the thread waits, or finds out
+            written = None  # busy or damaged: the thread waits, or reports it
         if written is None or written > self._delivered:
             await self._call(lambda connection: self._read_up_to(connection, written))
         return self._delivered
 
     async def catch_up(self, now: int) -> int:
-        """Removes objects whose time is up; reads what other processes wrote to the file since the last look."""
-        return await self._call(lambda connection: self._look_around(connection, now))
+        """Deletes expired objects and reads what other processes wrote to the file. Returns the latest revision."""
+        return await self._call(lambda connection: self._catch_up(connection, now))
 
     async def compact(self, floor: int) -> None:
-        """Forgets every revision that was superseded or deleted at or before `floor`."""
-        await self._call(lambda connection: self._forget(connection, floor))
+        """Deletes every revision that was superseded or deleted at or before `floor`."""
+        await self._call(lambda connection: self._compact(connection, floor))
 
     async def snapshot(self, path: str) -> None:
-        """SQLite's online backup. Raises StorageFailed, StorageFull."""
+        """Copies the store with SQLite's online backup. Raises StorageFailed, StorageFull."""
         await self._call(lambda connection: copy_to(connection, path))
 
     async def _call(self, function: Callable[[sqlite3.Connection], _Result]) -> _Result:
         done: Future[_Result] = Future()
-        self._queue.put(_Call(lambda connection: _settle_call(done, function, connection)))
+        self._queue.put(_Call(lambda connection: _run_call(done, function, connection)))
         return await asyncio.wrap_future(done)
 
     def _run(self) -> None:
@@ -153,7 +154,7 @@ class Log:
             ending = examine_log(self._path)
             connection = connect(self._path, self._limit_bytes)
             loaded = self._load(connection)
-            self.short = self._is_short_again(connection)
+            self.short = self._recheck_short(connection)
             self._progress = Progress(self._path) if self.shared else None
         except StorageFailed as error:
             self._opened.set_exception(error)
@@ -163,7 +164,7 @@ class Log:
             return
         if ending is Ending.TORN:
             logger.warning(
-                "the store was left in the middle of a transaction, which is not in effect path=%s revision=%d",
+                "the store ends in an incomplete transaction, which was discarded path=%s revision=%d",
                 self._path,
                 loaded.counter,
             )
@@ -172,7 +173,7 @@ class Log:
             request = self._queue.get()
             writes: list[Write] = []
             while isinstance(request, list | tuple):
-                # Everything queued up to the next call: one commit pays for all of it.
+                # All writes queued before the next call share one commit.
                 writes.extend(request)
                 try:
                     request = self._queue.get_nowait() if len(writes) < _BATCH else ()
@@ -190,18 +191,18 @@ class Log:
 
     def _load(self, connection: sqlite3.Connection) -> Loaded:
         check_structure(connection)
-        connection.execute("BEGIN")  # others may be writing: all of it as it was at one moment
+        connection.execute("BEGIN")  # a consistent read, while other processes may be writing
         try:
             rows = read_revisions(connection)
             facts = dict(connection.execute("SELECT name, value FROM fact"))
             self._leased = set(connection.execute("SELECT collection, path FROM lease"))
         finally:
             roll_back(connection)
-        self._note(rows)
+        self._track(rows)
         self._counter = max(self._counter, facts["counter"])
         return Loaded(rows, facts["floor"], self._counter)
 
-    def _note(self, rows: Sequence[Revision]) -> None:
+    def _track(self, rows: Sequence[Revision]) -> None:
         for row in rows:
             if row.deleted:
                 self._versions.pop((row.collection, row.path), None)
@@ -210,27 +211,28 @@ class Log:
             self._counter = row.number
 
     def _read_up_to(self, connection: sqlite3.Connection, written: int | None) -> None:
-        """Delivers what others wrote up to this revision, all of it for None; what was noted has been delivered."""
+        """Delivers what other processes wrote up to the revision `written`; None: everything."""
         if written is None or written > self._counter:
             self._read_foreign(connection)
 
     def _read_foreign(self, connection: sqlite3.Connection) -> None:
         found = read_revisions(connection, self._counter)
-        # Only now: what is forgotten from here on has been read.
+        # After the read: revisions that are compacted from now on have been read.
         (floor,) = connection.execute("SELECT value FROM fact WHERE name = 'floor'").fetchone()
         if floor > self._counter:
             raise LeftBehind(
-                f"others have forgotten the history from revision {self._counter} to {floor}, which this server has not read"
+                f"other servers compacted the history from revision {self._counter} to {floor}, which this server has not read"
             )
         if found:
-            self._note(found)
+            self._track(found)
             self._leased = set(connection.execute("SELECT collection, path FROM lease"))
             self._deliver(found, ())
 
-    def _look_around(self, connection: sqlite3.Connection, now: int) -> int:
-        """The latest revision, delivered. Rereading is cheap; only where a time is up is there anything to write."""
+    def _catch_up(self, connection: sqlite3.Connection, now: int) -> int:
+        """Delivers foreign revisions, deletes expired objects, and returns the latest revision. Writes only if an
+        object expired."""
         self._read_foreign(connection)
-        self.short = self._is_short_again(connection)
+        self.short = self._recheck_short(connection)
         over = "SELECT collection, path FROM lease WHERE until <= ?"
         if self._leased and connection.execute(over, (now,)).fetchone():
             try:
@@ -251,7 +253,7 @@ class Log:
                 roll_back(connection)
                 raise
             self._leased -= set(ended)
-            self._note(rows)
+            self._track(rows)
             self._deliver(rows, ())
         return self._counter
 
@@ -262,12 +264,12 @@ class Log:
 
     def _commit(self, connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
         try:
-            settled, rows = self._carry_out(connection, writes)
-        except Exception as error:  # noqa: BLE001 - whatever it is must not end the thread: nobody would be answered any more
+            settled, rows = self._execute(connection, writes)
+        except Exception as error:  # noqa: BLE001 - no error may end the thread, which answers all writes
             roll_back(connection)
             failure = _failure(error)
             if isinstance(failure, StorageFull) and not self.short:
-                # What leads to less may still fit by itself.
+                # Writes that free space may still fit.
                 self.short = True
                 if self._reserve is not None:
                     self._reserve.release()
@@ -275,13 +277,13 @@ class Log:
                 return
             self._deliver((), [(write.token, failure) for write in writes])
             return
-        self._note(rows)
+        self._track(rows)
         self._deliver(rows, settled)
 
-    def _carry_out(
+    def _execute(
         self, connection: sqlite3.Connection, writes: Sequence[Write]
     ) -> tuple[list[tuple[object, Settled]], list[Revision]]:
-        """One transaction of SQLite: how each write ended, and the rows of all."""
+        """Executes the writes in one SQLite transaction. Returns the outcome of each write, and the rows of all."""
         settled: list[tuple[object, Settled]] = []
         rows: list[Revision] = []
         connection.execute("BEGIN IMMEDIATE")
@@ -291,12 +293,14 @@ class Log:
         leases: dict[tuple[str, str], float | None] = {}
         counter = self._counter
         for write in writes:
-            refused = self._broken(write.changes, staged) or self._too_much(connection, write.changes)
+            refused = self._failed_precondition(write.changes, staged) or self._refusal_if_short(
+                connection, write.changes
+            )
             if refused is not None:
                 settled.append((write.token, refused))
                 continue
             leases |= self._leases_of(write)
-            same = self._unchanged(connection, write.changes, staged)
+            same = self._renewed(connection, write.changes, staged)
             if same is not None:
                 settled.append((write.token, [same]))
                 continue
@@ -315,16 +319,16 @@ class Log:
         }
         return settled, rows
 
-    def _forget(self, connection: sqlite3.Connection, floor: int) -> None:
+    def _compact(self, connection: sqlite3.Connection, floor: int) -> None:
         compact(connection, floor)
-        self.short = self._is_short_again(connection)
+        self.short = self._recheck_short(connection)
 
     def _is_short(self, connection: sqlite3.Connection) -> bool:
-        """What is left, of the limit or of the disk, is the reserve."""
+        """Returns whether only the reserve of the limit or of the disk is left."""
         return (self._reserve is not None and not self._reserve.held) or self._near_limit(connection)
 
-    def _is_short_again(self, connection: sqlite3.Connection) -> bool:
-        """The same, after the disk's reserve was taken back where it has the room."""
+    def _recheck_short(self, connection: sqlite3.Connection) -> bool:
+        """Like `_is_short`, after taking the disk reserve again if there is space."""
         return (self._reserve is not None and not self._reserve.hold()) or self._near_limit(connection)
 
     def _near_limit(self, connection: sqlite3.Connection) -> bool:
@@ -335,13 +339,13 @@ class Log:
         reserve = min(self._limit_bytes // 4, _LARGEST_RESERVE_BYTES)
         return bool((pages - free) * PAGE_BYTES > self._limit_bytes - reserve)
 
-    def _too_much(self, connection: sqlite3.Connection, changes: Sequence[Change]) -> StorageFull | None:
-        """In the reserve, only what leads to less, and what was there before and goes on."""
-        if not self.short or all(self._leads_to_less(connection, change) for change in changes):
+    def _refusal_if_short(self, connection: sqlite3.Connection, changes: Sequence[Change]) -> StorageFull | None:
+        """Returns an error if only the reserve is left and the changes neither free space nor renew an expiring object."""
+        if not self.short or all(self._frees_space(connection, change) for change in changes):
             return None
-        return StorageFull("what is left is kept for deletions")
+        return StorageFull("the remaining space is reserved for deletions")
 
-    def _leads_to_less(self, connection: sqlite3.Connection, change: Change) -> bool:
+    def _frees_space(self, connection: sqlite3.Connection, change: Change) -> bool:
         if change.body is None or change.frees:
             return True
         key = (change.collection, change.path)
@@ -349,10 +353,11 @@ class Log:
             return False
         return key in self._leased or len(change.body) < len(self._body(connection, *key))
 
-    def _unchanged(
+    def _renewed(
         self, connection: sqlite3.Connection, changes: Sequence[Change], staged: Mapping[tuple[str, str], int]
     ) -> Revision | None:
-        """The record of an object that is only to stay for longer: that is no new revision."""
+        """Returns the present row if the change only renews an object that expires: that makes no new revision.
+        Otherwise None."""
         if len(changes) != 1:
             return None
         (change,) = changes
@@ -364,7 +369,7 @@ class Log:
         return Revision(number, *key, body, deleted=False, at=0) if body == assemble(change.body, number) else None
 
     def _leases_of(self, write: Write) -> dict[tuple[str, str], float | None]:
-        """Until when each object of a transaction stays by itself; None: it had an end and has none now."""
+        """Returns when each object of a transaction expires, in Unix seconds; None: it no longer does."""
         found: dict[tuple[str, str], float | None] = {}
         for change in write.changes:
             key = (change.collection, change.path)
@@ -374,7 +379,9 @@ class Log:
                 found[key] = None
         return found
 
-    def _broken(self, changes: Sequence[Change], staged: dict[tuple[str, str], int]) -> Precondition | None:
+    def _failed_precondition(
+        self, changes: Sequence[Change], staged: dict[tuple[str, str], int]
+    ) -> Precondition | None:
         for change in changes:
             key = (change.collection, change.path)
             actual = staged[key] if key in staged else self._versions.get(key, 0)
@@ -384,10 +391,10 @@ class Log:
 
 
 def _deliver_to_nobody(_: Sequence[Revision], __: Sequence[tuple[object, Settled]]) -> None:
-    """Before the log is open."""
+    """Is replaced when the log is opened."""
 
 
-def _hand_over(
+def _deliver_in(
     loop: asyncio.AbstractEventLoop,
     deliver: Deliver,
     rows: Sequence[Revision],
@@ -404,11 +411,11 @@ def _revision(change: Change, number: int, at: int) -> Revision:
     )
 
 
-def _settle_call(
+def _run_call(
     done: "Future[_Result]", function: Callable[[sqlite3.Connection], _Result], connection: sqlite3.Connection
 ) -> None:
     if not done.set_running_or_notify_cancel():
-        return  # the caller is gone
+        return  # the caller was cancelled
     try:
         done.set_result(function(connection))
     except Exception as error:  # noqa: BLE001 - the caller receives the error; the thread goes on

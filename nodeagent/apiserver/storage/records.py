@@ -1,4 +1,4 @@
-"""Revisions, records and events: what the store keeps and what watchers are given. Pure."""
+"""Revisions, records and events: what the store keeps and what watchers receive. Pure."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -11,20 +11,20 @@ from nodeagent.kinds.description.documents import Document, decode, encode
 
 _MARK: Final = b'"resourceVersion":"'
 _MOST_KEPT_LABELS: Final = 32
-"""Of an object, decoded: thousands take twenty times the memory of their bytes."""
+"""More labels of an object are not kept decoded: thousands take twenty times the memory of their bytes."""
 
 
 class _Meta(msgspec.Struct, gc=False):
     labels: dict[str, str] = {}
 
 
-class _Life(msgspec.Struct, rename="camel", gc=False):
+class _Identity(msgspec.Struct, rename="camel", gc=False):
     uid: str = ""
     deletion_timestamp: str = ""
 
 
-class _Living(msgspec.Struct, gc=False):
-    metadata: _Life
+class _Identified(msgspec.Struct, gc=False):
+    metadata: _Identity
 
 
 class _Labelled(msgspec.Struct, gc=False):
@@ -32,19 +32,20 @@ class _Labelled(msgspec.Struct, gc=False):
 
 
 _labels = msgspec.json.Decoder(_Labelled)
-_life = msgspec.json.Decoder(_Living)
+_identity = msgspec.json.Decoder(_Identified)
 
 
 @lru_cache(maxsize=2)
 def _labels_of(body: bytes) -> Mapping[str, str]:
-    """Of the objects that were looked at last: all watchers look at an object that changes, one after the other."""
+    """Caches the labels of the latest objects, since all watchers read a changed object, one after the other."""
     return _labels.decode(body).metadata.labels
 
 
 def draft(document: Document) -> bytes:
-    """An object encoded with a placeholder for its resourceVersion, which is known once the revision is assigned.
+    """Returns an object encoded with a placeholder for its resourceVersion, which is known once the revision is
+    assigned.
 
-    `document` is canonical: metadata comes first and carries some resourceVersion. Raises ValueError if it does not.
+    `document` is canonical: metadata comes first and has some resourceVersion. Raises ValueError if it has none.
     """
     body = encode(document)
     if _MARK not in body:
@@ -53,20 +54,18 @@ def draft(document: Document) -> bytes:
 
 
 def assemble(body: bytes, revision: int) -> bytes:
-    """The encoded object with its resourceVersion.
-
-    The first `"resourceVersion":"` is metadata's: what precedes it are names and uids, and inside a JSON string a
-    quote is always escaped.
-    """
+    """Returns the encoded object with its resourceVersion. The first `"resourceVersion":"` is metadata's: only names
+    and UIDs precede it, and inside a JSON string a quote is always escaped."""
     start = body.index(_MARK) + len(_MARK)
     return b"%b%d%b" % (body[:start], revision, body[body.index(b'"', start) :])
 
 
 class Record(msgspec.Struct, eq=False, gc=False):
-    """One revision of one object; `body` is its JSON without kind and apiVersion, encoded once and shared by all readers.
+    """One revision of one object; `body` is its JSON without kind and apiVersion, encoded once and shared by all
+    readers.
 
-    Records and events refer to nothing that refers back, so the cycle collector need not walk through all of them: with
-    many objects its passes would hold the loop for a tenth of a second.
+    Records and events are in no reference cycles, so the garbage collector need not traverse them: with many objects
+    that would hold the loop for a tenth of a second.
     """
 
     path: str
@@ -77,7 +76,7 @@ class Record(msgspec.Struct, eq=False, gc=False):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """metadata.labels, decoded when first asked for, and kept where they are few."""
+        """metadata.labels, decoded at the first access, and kept if they are few."""
         if self._labels is not None:
             return self._labels
         found = _labels_of(self.body)
@@ -87,13 +86,13 @@ class Record(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_ending(self) -> bool:
-        """It has a metadata.deletionTimestamp."""
-        return bool(_life.decode(self.body).metadata.deletion_timestamp)
+        """Whether it has a metadata.deletionTimestamp."""
+        return bool(_identity.decode(self.body).metadata.deletion_timestamp)
 
     @property
     def uid(self) -> str:
         """metadata.uid."""
-        return _life.decode(self.body).metadata.uid
+        return _identity.decode(self.body).metadata.uid
 
     @property
     def name(self) -> str:
@@ -102,17 +101,17 @@ class Record(msgspec.Struct, eq=False, gc=False):
 
     @property
     def namespace(self) -> str:
-        """metadata.namespace, empty for objects without one."""
+        """metadata.namespace; empty for objects without one."""
         return self.path.rpartition("/")[0]
 
     def document(self) -> Document:
-        """The object, decoded afresh: the caller may change it."""
+        """Returns the object, decoded for this call: the caller may change it."""
         result: Document = decode(self.body)
         return result
 
 
 class EventKind(Enum):
-    """What happened, in the watch protocol's words."""
+    """The kind of a change, in the words of the watch protocol."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -122,16 +121,16 @@ class EventKind(Enum):
 class Event(msgspec.Struct, eq=False, gc=False):
     """One change. `record` is the object after it (for DELETED: its last state, at the revision of the deletion).
 
-    `before` is the record it replaced: a selective watcher needs it to see objects enter and leave its selection.
+    `before` is the record that it replaced: a selective watcher needs it to see objects enter and leave its selection.
     """
 
     kind: EventKind
     record: Record
     before: Record | None
     at: int
-    """Unix seconds: when it was written."""
+    """Time of the write in Unix seconds."""
     _gone: bytes | None = None
-    """The object as it was, at this revision, once a watcher saw it leave its selection."""
+    """The previous object with this revision, made when a watcher first sees it leave its selection."""
 
     @property
     def revision(self) -> int:
@@ -139,7 +138,8 @@ class Event(msgspec.Struct, eq=False, gc=False):
         return self.record.revision
 
     def body_as(self, kind: EventKind) -> bytes:
-        """The object as an event of this kind shows it, the same bytes for all who ask: one that leaves a selection as it was."""
+        """Returns the object as an event of this kind shows it: its previous state if it left a selection. All callers
+        share the bytes."""
         if kind is not EventKind.DELETED or self.kind is EventKind.DELETED or self.before is None:
             return self.record.body
         if self._gone is None:
@@ -150,9 +150,9 @@ class Event(msgspec.Struct, eq=False, gc=False):
 class Change(msgspec.Struct, frozen=True, gc=False):
     """One write of a transaction.
 
-    `expected` is the revision the object must be at (0: it must not exist; None: any). `body` is a draft, or None to
-    delete; a deletion's `last` is the object's last state as a draft, for watchers. `seconds`: unless written again within
-    that time, the object goes by itself.
+    `expected` is the revision that the object must have (0: it must not exist; None: any). `body` is a draft, or None
+    to delete; a deletion's `last` is the object's last state as a draft, for watchers. `seconds`: the object expires
+    unless it is written again within that time.
     """
 
     collection: str
@@ -162,11 +162,11 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     last: bytes | None = None
     seconds: float | None = None
     frees: bool = False
-    """It leads to less being stored, although it may itself need a little more: a full store lets it pass."""
+    """The write leads to less data, although it may itself need a little more: a full store accepts it."""
 
 
 class Revision(msgspec.Struct, frozen=True, gc=False):
-    """One row of the log: `deleted` rows carry the last state."""
+    """One row of the log. A row with `deleted` has the object's last state."""
 
     number: int
     collection: str
@@ -177,7 +177,7 @@ class Revision(msgspec.Struct, frozen=True, gc=False):
 
 
 class Precondition(Exception):
-    """A change expected the object at another revision. `actual` is where it is (0: it does not exist)."""
+    """A change expected the object at another revision. `actual` is its present revision (0: it does not exist)."""
 
     def __init__(self, change: Change, actual: int) -> None:
         super().__init__(f"{change.collection}/{change.path} is at {actual}, not {change.expected}")
@@ -190,7 +190,7 @@ class StorageFull(Exception):
 
 
 class StorageFailed(Exception):
-    """The storage reported an error that is none of the above. Nothing of the transaction was written, unless a class below says so."""
+    """The storage reported another error. Nothing of the transaction was written, unless a subclass says so."""
 
 
 class StorageUnreachable(StorageFailed):
@@ -198,23 +198,23 @@ class StorageUnreachable(StorageFailed):
 
 
 class StorageUncertain(StorageFailed):
-    """No answer came in time, and none can be had for now: the transaction may have been carried out, or may yet be."""
+    """No answer came in time, and none can be obtained now: the transaction may have been carried out, or may yet be."""
 
 
 class ObjectTooLarge(StorageFailed):
-    """More than the storage takes in one transaction. Nothing of it was written."""
+    """The transaction is larger than the storage accepts. Nothing of it was written."""
 
 
 class StorageDamaged(StorageFailed):
-    """What is stored is not what was written; the text says what is affected and what to do."""
+    """The stored data differs from what was written; the text says what is affected and what to do."""
 
 
 class LeftBehind(StorageFailed):
-    """Others wrote to the store, and forgot, more than this server has read: it has to read everything again."""
+    """Other servers wrote and compacted revisions that this server has not read: it has to read everything again."""
 
 
 class Compacted(Exception):
-    """The revision asked for is older than the kept history. `floor` is the oldest that can be asked for."""
+    """The requested revision is older than the history. `floor` is the oldest one that can be requested."""
 
     def __init__(self, floor: int) -> None:
         super().__init__(f"history starts at {floor}")

@@ -1,4 +1,4 @@
-"""The file a log is kept in: made, opened, copied, and looked at for damage."""
+"""The SQLite file of a log: creates, opens and copies it, and checks it for damage."""
 
 import os
 import sqlite3
@@ -27,12 +27,12 @@ _APPLICATION_ID: Final = 0x6E6F6465
 _BUSY_TIMEOUT_SECONDS: Final = 10.0
 PAGE_BYTES: Final = 4096
 _RESTORED_AHEAD: Final = 1_000_000_000
-"""How far the revision moves on when a snapshot becomes a store: further than any server counted since it was taken."""
-_TOLD: Final = 20
+"""How far the revision is advanced when a snapshot becomes a store: beyond any that a server assigned since it was taken."""
+_MOST_NAMED: Final = 20
 
 
 def connect(path: str, limit_bytes: int | None = None) -> sqlite3.Connection:
-    """A connection to a store, created if new. Raises sqlite3.Error when the file is something else."""
+    """Opens a store, and creates it if it is new. Raises sqlite3.Error if the file is something else."""
     if path != ":memory:":
         # A store holds Secrets, so only its owner may read it; SQLite gives its WAL the same mode.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -50,59 +50,57 @@ def connect(path: str, limit_bytes: int | None = None) -> sqlite3.Connection:
         connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     (whole,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'lease'").fetchone()
     if not whole:
-        # New, or made before objects could have an end.
+        # New, or created by a version whose objects could not expire.
         connection.executescript(_SCHEMA)
     if not any(name == "checksum" for _, name, *_ in connection.execute("PRAGMA table_info(revision)")):
-        # Made before records had a checksum; those that are there have none.
+        # Created by a version without checksums; its records have none.
         connection.execute("ALTER TABLE revision ADD COLUMN checksum INTEGER")
     return connection
 
 
 class Progress:
-    """Reads a store's latest revision, of any writer: for the thread of an event loop, where it costs microseconds.
-
-    A reader of a write-ahead log waits for nobody, so that `revision` raises sqlite3.Error rather than wait.
-    """
+    """Reads a store's latest revision, of any writer, in the thread of an event loop: it takes microseconds. Reading a
+    write-ahead log never waits: `revision` raises sqlite3.Error instead."""
 
     def __init__(self, path: str) -> None:
-        # Nothing else of this process may open and close the file from here on: that gives up its locks (fcntl(2)).
+        # From here on, nothing else in this process may open and close the file: that would release its locks (fcntl(2)).
         self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
 
     def revision(self) -> int:
-        """The latest that was committed."""
+        """Returns the latest committed revision."""
         ((counter,),) = self._connection.execute("SELECT value FROM fact WHERE name = 'counter'").fetchall()
         return int(counter)
 
     def close(self) -> None:
-        """Nobody asks any more."""
+        """Closes the connection."""
         self._connection.close()
 
 
 def examine_log(path: str) -> Ending:
-    """What the write-ahead log of a store ends in. Raises StorageDamaged when what was acknowledged cannot be read."""
+    """Returns how the write-ahead log of a store ends. Raises StorageDamaged if acknowledged transactions cannot be read."""
     if path == ":memory:":
         return Ending.WHOLE
     found = examine(path + "-wal")
     if found is not Ending.WHOLE:
-        # Another server may just be writing its end.
+        # Another server may be writing to its end.
         found = examine(path + "-wal")
     if found is Ending.BROKEN:
         raise StorageDamaged(
-            f"{path}-wal is damaged: transactions that were acknowledged come after a place that cannot be read; restore a "
+            f"{path}-wal is damaged: acknowledged transactions follow a place that cannot be read; restore a "
             "snapshot, or move the file away to do without them"
         )
     return found
 
 
 def check_structure(connection: sqlite3.Connection) -> None:
-    """Raises StorageDamaged when tables and indexes do not hang together."""
+    """Raises StorageDamaged if tables and indexes are inconsistent."""
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise StorageDamaged(f"the structure of the store is damaged ({verdict}): restore a snapshot")
 
 
 def read_revisions(connection: sqlite3.Connection, after: int = 0) -> list[Revision]:
-    """The revisions later than `after`, in order. Raises StorageDamaged, with the objects whose records are not as written."""
+    """Returns the revisions later than `after`, in order. Raises StorageDamaged, with the objects whose records are damaged."""
     found: list[Revision] = []
     damaged: list[str] = []
     for revision, is_whole in _checked(connection, after):
@@ -111,32 +109,32 @@ def read_revisions(connection: sqlite3.Connection, after: int = 0) -> list[Revis
         else:
             damaged.append(f"{revision.collection} {revision.path} (revision {revision.number})")
     if damaged:
-        further = f" and {len(damaged) - _TOLD} more" if len(damaged) > _TOLD else ""
+        further = f" and {len(damaged) - _MOST_NAMED} more" if len(damaged) > _MOST_NAMED else ""
         raise StorageDamaged(
-            f"{len(damaged)} records are not as they were written: {', '.join(damaged[:_TOLD])}{further}; restore a snapshot, or "
+            f"{len(damaged)} records are not as they were written: {', '.join(damaged[:_MOST_NAMED])}{further}; restore a snapshot, or "
             "let `nodeagent apiserver repair` remove them"
         )
     return found
 
 
 def remove_damaged(connection: sqlite3.Connection) -> list[str]:
-    """Removes the objects of which a record is not as it was written, and says which; who has seen them has to list again."""
+    """Removes the objects with a damaged record and returns their names; clients must list again."""
     damaged = [revision for revision, is_whole in _checked(connection, 0) if not is_whole]
     connection.execute("BEGIN IMMEDIATE")
     for revision in damaged:
-        # An earlier record would bring back what has changed since, or an object that was deleted.
+        # An earlier record would undo later changes, or restore a deleted object.
         connection.execute(
             "DELETE FROM revision WHERE number = ? OR (collection = ? AND path = ?)",
             (revision.number, revision.collection, revision.path),
         )
     if damaged:
-        _move_ahead(connection)
+        _advance_revision(connection)
     connection.execute("COMMIT")
     return [f"{revision.collection} {revision.path} (revision {revision.number})" for revision in damaged]
 
 
 def _checked(connection: sqlite3.Connection, after: int) -> Iterator[tuple[Revision, bool]]:
-    # Text as bytes: what is damaged need not be text.
+    # Reads text as bytes: damaged text may be invalid.
     rows = connection.execute(
         "SELECT number, CAST(collection AS BLOB), CAST(path AS BLOB), CAST(body AS BLOB), deleted, at, checksum"
         " FROM revision WHERE number > ? ORDER BY number",
@@ -150,14 +148,14 @@ def _checked(connection: sqlite3.Connection, after: int) -> Iterator[tuple[Revis
 
 
 def checksum_of(revision: Revision) -> int:
-    """CRC-32 of all that a record says."""
+    """Returns the CRC-32 of all fields of a record."""
     head = f"{revision.number} {revision.collection} {revision.path} {int(revision.deleted)} {revision.at} ".encode()
     return zlib.crc32(revision.body, zlib.crc32(head))
 
 
 def copy_to(connection: sqlite3.Connection, path: str) -> None:
-    """SQLite's online backup into the new file `path`, checked before it is called done. Raises sqlite3.Error, OSError."""
-    # What is there already, be it a link, is not followed and not overwritten.
+    """Copies the store to the new file `path` with SQLite's online backup, and checks the copy. Raises sqlite3.Error, OSError."""
+    # An existing file is not overwritten, and a link is not followed.
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_RDWR | os.O_CLOEXEC, 0o600))
     try:
         target = sqlite3.connect(path)
@@ -172,17 +170,17 @@ def copy_to(connection: sqlite3.Connection, path: str) -> None:
 
 
 def restore_to(connection: sqlite3.Connection, path: str) -> None:
-    """Makes a snapshot the store `path`. No watch from before goes on: its revision is beyond any that was handed out."""
+    """Makes a snapshot the store `path`. Its revision is beyond any that clients have seen, so all watches must start again."""
     copy_to(connection, path)
     target = sqlite3.connect(path, isolation_level=None)
     try:
-        _move_ahead(target)
+        _advance_revision(target)
     finally:
         target.close()
 
 
 def write_store(path: str, rows: Sequence[Revision], counter: int) -> None:
-    """A new store that holds these rows and no history; here each has a number of its own. Raises StorageFailed."""
+    """Creates a store with these rows, each with a number of its own, and no history. Raises StorageFailed."""
     own: list[Revision] = []
     for row in rows:
         number = max(row.number, own[-1].number + 1 if own else 1)
@@ -203,11 +201,11 @@ def write_store(path: str, rows: Sequence[Revision], counter: int) -> None:
 
 
 def row_values(row: Revision) -> tuple[object, ...]:
-    """A row as the table has it."""
+    """Returns a row in the order of the table's columns."""
     return (row.number, row.collection, row.path, row.body, int(row.deleted), row.at, checksum_of(row))
 
 
-def _move_ahead(connection: sqlite3.Connection) -> None:
+def _advance_revision(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE fact SET value = value + ? WHERE name = 'counter'", (_RESTORED_AHEAD,))
     connection.execute(
         "UPDATE fact SET value = (SELECT value FROM fact WHERE name = 'counter') WHERE name = 'floor'",
@@ -215,7 +213,7 @@ def _move_ahead(connection: sqlite3.Connection) -> None:
 
 
 def check(connection: sqlite3.Connection) -> None:
-    """Raises sqlite3.DatabaseError unless the file is a whole store."""
+    """Raises sqlite3.DatabaseError unless the file is a complete, undamaged store."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if application != _APPLICATION_ID or verdict != "ok":

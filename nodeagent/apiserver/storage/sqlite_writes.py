@@ -1,4 +1,4 @@
-"""What a log writes to its file: records and until when objects stay, and what is forgotten of them."""
+"""The statements with which a log writes its file: records, expiry of objects, and compaction."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ _COLUMNS: Final = 7
 
 
 def insert(connection: sqlite3.Connection, rows: Sequence[Revision], counter: int) -> None:
-    """One statement for all rows: each statement hands the interpreter lock over, and taking it back may cost 5 ms."""
+    """Inserts all rows with one statement: each statement releases the interpreter lock, and taking it again may cost 5 ms."""
     if not rows:
         return
     most = 32_000 // _COLUMNS
@@ -25,7 +25,7 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Revision], counter: in
 
 
 def keep_leases(connection: sqlite3.Connection, leases: Mapping[tuple[str, str], float | None]) -> None:
-    """Until when each object stays by itself; None: it stays."""
+    """Stores when each object expires, in Unix seconds; None: it no longer does."""
     for (collection, path), until in leases.items():
         if until is None:
             connection.execute("DELETE FROM lease WHERE collection = ? AND path = ?", (collection, path))
@@ -34,7 +34,7 @@ def keep_leases(connection: sqlite3.Connection, leases: Mapping[tuple[str, str],
 
 
 def compact(connection: sqlite3.Connection, floor: int) -> None:
-    """Every revision goes that was superseded or deleted at or before `floor`."""
+    """Deletes every revision that was superseded or deleted at or before `floor`. Raises sqlite3.Error."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute(
@@ -51,7 +51,7 @@ def compact(connection: sqlite3.Connection, floor: int) -> None:
 
 
 def without_body(row: Revision) -> Revision:
-    """A deletion as it is kept where there is little room: who it was, not what it said."""
+    """Returns a deletion in the form that is kept while space is short: only the object's identity."""
     if not row.deleted or not row.body:
         return row
     namespace, _, name = row.path.rpartition("/")
@@ -60,6 +60,6 @@ def without_body(row: Revision) -> Revision:
 
 
 def roll_back(connection: sqlite3.Connection) -> None:
-    """A transaction, if there is one."""
+    """Rolls a transaction back, if one is open."""
     if connection.in_transaction:
         connection.execute("ROLLBACK")

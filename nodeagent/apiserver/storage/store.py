@@ -1,8 +1,8 @@
-"""The latest state and the recent past, in the event loop; every change goes through `commit`.
+"""The latest state and the recent history, in the event loop; every change goes through `commit`.
 
-Reads never wait: they see every change that this server has acknowledged, and after `latest` what others have. Watchers hold
-a position in a collection's history and are woken when it grows, so a slow one costs nothing but its own lateness: when the
-window has moved past its position it receives `Compacted` and must list again.
+Reads never wait: they see every change that this server has acknowledged, and after `latest` those of other servers.
+Watchers hold a position in a collection's history and are woken when it grows, so a slow watcher costs nothing but its
+own delay: when the window has moved past its position it receives `Compacted` and must list again.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _SECONDS_WHEN_SHORT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How much history is kept for watches and consistent lists: whichever limit is reached first."""
+    """How much history is kept for watches and consistent lists; the first limit that is reached counts."""
 
     seconds: int = 300
     events: int = 100_000
@@ -36,18 +36,18 @@ class Window:
 
 
 _SORTED_AT_ONCE: Final = 2000
-"""Paths; about a millisecond."""
+"""Paths; takes about a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A collection as it was at a revision: its records, and their paths in order."""
+    """A collection at an earlier revision: its records, and their paths in order."""
 
     records: Mapping[str, Record]
     ordered: list[str]
 
     def paths(self, prefix: str = "", after: str | None = None) -> list[str]:
-        """Paths that start with `prefix`, in order, beyond `after`."""
+        """Returns the paths that start with `prefix`, in order, beyond `after`."""
         return _within(self.ordered, prefix, after)
 
 
@@ -59,7 +59,7 @@ def _within(paths: list[str], prefix: str, after: str | None) -> list[str]:
 
 
 class Collection:
-    """All objects of one resource, ordered by path, and the events that led here."""
+    """All objects of one resource, ordered by path, and their recent events."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -71,14 +71,14 @@ class Collection:
         self.size_bytes = 0
         """Of all objects."""
         self.forgotten = 0
-        """The revision of the latest event that was dropped: who has seen it has missed nothing."""
+        """The revision of the latest event that was dropped: a watcher that has seen it has missed nothing."""
 
     def paths(self, prefix: str = "", after: str | None = None) -> list[str]:
-        """Paths that start with `prefix`, in order, beyond `after`."""
+        """Returns the paths that start with `prefix`, in order, beyond `after`."""
         return _within(self._paths, prefix, after)
 
     def put(self, record: Record, at: int) -> Event:
-        """The object now is `record`."""
+        """Stores the object's new state and returns the event."""
         before = self.records.get(record.path)
         self.records[record.path] = record
         self.size_bytes += len(record.body) - (len(before.body) if before is not None else 0)
@@ -87,7 +87,7 @@ class Collection:
         return self._append(Event(EventKind.ADDED if before is None else EventKind.MODIFIED, record, before, at))
 
     def drop(self, record: Record, at: int) -> Event:
-        """The object is gone; `record` is its last state at the revision of the deletion."""
+        """Removes an object; `record` is its last state at the revision of the deletion. Returns the event."""
         before = self.records.pop(record.path, None)
         if before is not None:
             self.size_bytes -= len(before.body)
@@ -100,14 +100,15 @@ class Collection:
         return event
 
     def events_after(self, revision: int, limit: int = 1000) -> Sequence[Event]:
-        """About `limit` events later than `revision`, oldest first: those of one revision are not parted."""
+        """Returns about `limit` events later than `revision`, oldest first: events of one revision stay together."""
         start = bisect_right(self._revisions, revision)
         if len(self._revisions) - start <= limit:
             return self._events[start:]
         return self._events[start : bisect_right(self._revisions, self._revisions[start + limit - 1])]
 
     def past(self, revision: int) -> Generator[None, None, Past]:
-        """The collection as it was at `revision`, in steps; changes meanwhile do not matter. History must reach back that far."""
+        """Returns the collection at `revision`, computed in steps; later changes do not affect it. History must reach
+        back that far."""
         records, paths = dict(self.records), self._paths[:]
         seen, gone = set[str](), list[str]()
         for event in self._events[bisect_right(self._revisions, revision) :]:
@@ -115,7 +116,7 @@ class Collection:
             path = event.record.path
             if path in seen:
                 continue
-            # The first change after the revision knows what was there before.
+            # The first change after the revision has the object's state at that revision.
             seen.add(path)
             if event.before is None:
                 records.pop(path, None)
@@ -127,7 +128,7 @@ class Collection:
             gone[start : start + _SORTED_AT_ONCE] = sorted(gone[start : start + _SORTED_AT_ONCE])
             yield
         ordered = list(filter(records.__contains__, paths)) + gone
-        ordered.sort()  # runs in order are only merged
+        ordered.sort()  # fast: it merges runs that are already in order
         return Past(records, ordered)
 
     def forget(self, floor: int) -> None:
@@ -139,16 +140,16 @@ class Collection:
             del self._revisions[:keep]
 
     def wake(self) -> None:
-        """Tells every watcher that there is something new."""
+        """Wakes every watcher."""
         for watcher in self._watchers:
             watcher()
 
     def register(self, watcher: Callable[[], None]) -> None:
-        """`watcher` is called each time the history has grown; it only takes note, and does not raise."""
+        """Adds a watcher that is called each time the history has grown; it must return at once and not raise."""
         self._watchers.add(watcher)
 
     def unregister(self, watcher: Callable[[], None]) -> None:
-        """The watcher has left."""
+        """Removes a watcher."""
         self._watchers.discard(watcher)
 
 
@@ -164,18 +165,18 @@ class Store:
         self._timeline: deque[tuple[int, int, int]] = deque()
         self._superseded_bytes = 0
         self.revision = 0
-        """The latest revision of anything."""
+        """The latest revision of any object."""
         self.floor = 0
-        """The oldest revision a watch or a consistent list may start from."""
+        """The oldest revision from which a watch or a consistent list may start."""
 
     @property
     def shared(self) -> bool:
-        """Others can write to this store, too."""
+        """Whether other servers may write to this store."""
         return self._storage.shared
 
     @property
     def remote(self) -> bool:
-        """It is elsewhere; others' writes come by themselves."""
+        """Whether the storage is remote; then writes of other servers arrive automatically."""
         return self._storage.remote
 
     @property
@@ -185,12 +186,12 @@ class Store:
 
     @property
     def trouble(self) -> str:
-        """Why not; empty where nothing is known."""
+        """Why it does not answer; empty if that is not known."""
         return self._storage.trouble
 
     @property
     def short(self) -> bool:
-        """There is room only for what leads to less."""
+        """Whether only writes that free space are accepted."""
         return self._storage.short
 
     async def __aenter__(self) -> Self:
@@ -203,7 +204,7 @@ class Store:
         await self._storage.close()
 
     def collection(self, name: str) -> Collection:
-        """The collection of that name; it comes into being when first asked for."""
+        """Returns the collection of that name; creates it at the first call."""
         found = self._collections.get(name)
         if found is None:
             found = self._collections[name] = Collection(name)
@@ -211,44 +212,42 @@ class Store:
 
     @property
     def names(self) -> list[str]:
-        """Collections that were asked for, or have had objects."""
+        """The names of all collections that were requested, or have had objects."""
         return list(self._collections)
 
     def get(self, collection: str, path: str) -> Record | None:
-        """The latest record of an object."""
+        """Returns the latest record of an object, or None if it does not exist."""
         return self.collection(collection).records.get(path)
 
     def wake(self) -> None:
-        """Makes every watcher look around, although nothing changed."""
+        """Wakes every watcher, although nothing changed."""
         for collection in self._collections.values():
             collection.wake()
 
     async def commit(self, changes: Sequence[Change]) -> list[Record]:
-        """Writes all changes or none; returns the resulting records (for deletions: the last states).
-
-        Raises Precondition, StorageFull or StorageFailed. Cancelling the caller does not undo the write.
-        """
+        """Writes all changes or none; returns the resulting records (for deletions: the last states). Raises
+        Precondition, StorageFull or StorageFailed. Cancelling the caller does not undo the write."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[list[Revision]] = loop.create_future()
         if not self._pending:
-            # Whatever else this turn of the loop commits goes to the storage in the same batch.
+            # All commits of this iteration of the loop go to the storage in one batch.
             loop.call_soon(self._submit)
         self._pending.append(Write(changes, int(self._clock()), done))
         rows = await done
         return [Record(row.path, row.number, row.body) for row in rows]
 
     async def catch_up(self) -> None:
-        """Takes over what others wrote; objects whose time is up go. Raises StorageFailed."""
+        """Reads what other servers wrote and deletes expired objects. Raises StorageFailed."""
         await self._storage.catch_up(int(self._clock()))
 
     async def latest(self) -> None:
-        """Returns when reads are at least as new as this call, of any writer. Raises StorageFailed."""
+        """Waits until reads are at least as new as this call, of any writer. Raises StorageFailed."""
         if self._storage.shared:
             latest = await self._storage.latest()
             self.revision = max(self.revision, latest)
 
     async def compact(self) -> None:
-        """Moves the floor to the start of the window and forgets what lies before it."""
+        """Moves the floor to the start of the window and drops older history."""
         floor = self._window_start()
         if floor <= self.floor:
             return
@@ -260,7 +259,7 @@ class Store:
         await self._storage.snapshot(path)
 
     def check_revision(self, revision: int) -> None:
-        """Raises Compacted when history no longer reaches back to `revision`."""
+        """Raises Compacted if the history does not reach back to `revision`."""
         if revision < self.floor:
             raise Compacted(self.floor)
 
@@ -269,8 +268,8 @@ class Store:
         self._storage.write(writes)
 
     def _settle(self, rows: Sequence[Revision], settled: Sequence[tuple[object, Settled]]) -> None:
-        """Shows the new state to readers and watchers, then to those who wrote it."""
-        self._take(rows)
+        """Shows the new state to readers and watchers, then to the clients that wrote it."""
+        self._apply(rows)
         for token, outcome in settled:
             assert isinstance(token, asyncio.Future)
             if token.done():
@@ -281,11 +280,11 @@ class Store:
                 token.set_result(outcome)
 
     def _install(self, loaded: Loaded) -> None:
-        self._take(loaded.rows)
+        self._apply(loaded.rows)
         self.revision = loaded.counter
         self._forget(loaded.floor)
 
-    def _take(self, rows: Sequence[Revision]) -> None:
+    def _apply(self, rows: Sequence[Revision]) -> None:
         touched: set[str] = set()
         for row in rows:
             collection = self.collection(row.collection)
@@ -300,7 +299,7 @@ class Store:
             self.collection(name).wake()
 
     def _window_start(self) -> int:
-        """The revision before the oldest event the window keeps; of a store that is full, all but the last seconds go."""
+        """Returns the revision before the oldest event in the window; if the store is full, the window is one second."""
         seconds = min(self._window.seconds, _SECONDS_WHEN_SHORT) if self.short else self._window.seconds
         oldest = int(self._clock()) - seconds
         floor, events, size = self.floor, len(self._timeline), self._superseded_bytes

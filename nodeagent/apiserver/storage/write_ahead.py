@@ -1,7 +1,8 @@
-"""What SQLite would pass over: a write-ahead log that is damaged before its end (https://sqlite.org/fileformat2.html#walformat).
+"""Detects a write-ahead log that is damaged before its end, which SQLite ignores
+(https://sqlite.org/fileformat2.html#walformat).
 
-SQLite reads the log up to the first frame whose checksum is wrong, and takes the rest for what a crash left. A crash leaves
-one transaction at most that was not acknowledged; where more come after that frame, acknowledged ones would be lost.
+SQLite reads the log up to the first frame with a wrong checksum, and treats the rest as left by a crash. A crash leaves
+at most one transaction that was not acknowledged; if more follow that frame, acknowledged ones would be lost.
 """
 
 import struct
@@ -20,13 +21,13 @@ class Ending(Enum):
 
     WHOLE = "whole"
     TORN = "torn"
-    """In a transaction that cannot be read; it is unknown whether it was acknowledged."""
+    """With one transaction that cannot be read; it is unknown whether it was acknowledged."""
     BROKEN = "broken"
-    """Transactions that were acknowledged cannot be read."""
+    """With acknowledged transactions that cannot be read."""
 
 
 def examine(path: str) -> Ending:
-    """How the log in that file ends; one that is not there, or empty, is whole."""
+    """Returns how the log in that file ends; one that is missing or empty is whole."""
     try:
         data = Path(path).read_bytes()
     except FileNotFoundError:
@@ -46,8 +47,8 @@ def _walk(data: bytes, order: str, page: int, salts: tuple[int, int], sums: tupl
     for start in range(_HEADER.size, len(data) - size + 1, size):
         _, committed, salt_1, salt_2, sum_1, sum_2 = _FRAME.unpack_from(data, start)
         if (salt_1, salt_2) != salts:
-            if not unreadable and not _goes_on(data, start + size, size, salts):
-                # What was there before the log was restarted.
+            if not unreadable and not _continues(data, start + size, size, salts):
+                # Frames from before the log was restarted.
                 break
             unreadable += 1
             continue
@@ -63,8 +64,8 @@ def _walk(data: bytes, order: str, page: int, salts: tuple[int, int], sums: tupl
     return Ending.TORN if unreadable else Ending.WHOLE
 
 
-def _goes_on(data: bytes, start: int, size: int, salts: tuple[int, int]) -> bool:
-    """A later frame is of this log."""
+def _continues(data: bytes, start: int, size: int, salts: tuple[int, int]) -> bool:
+    """Returns whether a later frame belongs to this log."""
     return any(
         _FRAME.unpack_from(data, position)[2:4] == salts for position in range(start, len(data) - size + 1, size)
     )

@@ -122,7 +122,7 @@ def test_a_log_that_was_begun_anew_is_whole(tmp_path: Path) -> None:
 def test_a_log_damaged_before_acknowledged_transactions_ends_the_start(tmp_path: Path, frame: int) -> None:
     path = killed(tmp_path / "s.db")
     flip(f"{path}-wal", HEADER + frame * FRAME + 2000)
-    with pytest.raises(StorageDamaged, match="transactions that were acknowledged"):
+    with pytest.raises(StorageDamaged, match="acknowledged transactions follow"):
         names_in(path)
 
 
@@ -146,7 +146,7 @@ def test_a_log_that_ends_in_a_torn_transaction_is_read_and_it_is_told(
     with caplog.at_level(logging.WARNING):
         assert names_in(path) == {f"n{number}" for number in range(9)}
     # Where its end is missing, nothing shows that there was more.
-    assert ["left in the middle of a transaction" in record.getMessage() for record in caplog.records] == (
+    assert ["ends in an incomplete transaction" in record.getMessage() for record in caplog.records] == (
         [True] if cut == "damaged" else []
     )
 
