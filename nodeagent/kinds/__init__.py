@@ -1,4 +1,6 @@
-"""The kinds of the Kubernetes API, one file each: row, shape, defaults, validation, columns, life. See docs/apiserver.md.
+"""The kinds of the Kubernetes API, one file each: row, schema, defaults, validation, columns, life cycle. See
+docs/apiserver.md.
 
-`description/` is what they are described in; `catalog` finds them. Nothing here stores, serves or asks.
+`description/` has the types and rules from which kinds are built; `catalog` finds them. Nothing here stores or serves
+objects.
 """

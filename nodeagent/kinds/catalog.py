@@ -10,11 +10,11 @@ from nodeagent.kinds.description.resources import Catalog, Resource
 
 @cache
 def rows() -> tuple[Resource, ...]:
-    """The rows of all kinds, in no particular order."""
+    """Returns the rows of all kinds, in no particular order."""
     modules = (import_module(f"{kinds.__name__}.{found.name}") for found in pkgutil.iter_modules(kinds.__path__))
     return tuple(row for module in modules for row in getattr(module, "ROWS", ()))
 
 
 def all_kinds() -> Catalog:
-    """All kinds."""
+    """Returns a catalog of all kinds."""
     return Catalog(rows())

@@ -1,4 +1,4 @@
-"""Deployment (apps/v1): stored, checked and shown. Nothing here makes pods of it; its creator receives a warning."""
+"""Deployment (apps/v1): stored, checked and shown. No pods are created from it; its creator receives a warning."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -65,7 +65,7 @@ _OPERATORS: Final = ("DoesNotExist", "Exists", "In", "NotIn")
 
 
 def default_deployment(deployment: Document) -> None:
-    """apps/v1 SetDefaults_Deployment."""
+    """Sets defaults: apps/v1 SetDefaults_Deployment."""
     spec = deployment["spec"]
     for name, value in _DEFAULTS.items():
         spec.setdefault(name, value)
@@ -78,7 +78,7 @@ def default_deployment(deployment: Document) -> None:
 
 
 def validate_deployment(deployment: Document) -> Iterator[FieldError]:
-    """No number is below zero, and the selector finds the template's pods."""
+    """Yields errors: negative numbers, unknown values, and a selector that does not match the template's labels."""
     spec = deployment["spec"]
     for name in ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
         if (spec.get(name) or 0) < 0:
@@ -109,11 +109,11 @@ def _selector(spec: Document) -> Iterator[FieldError]:
         if term["operator"] not in _OPERATORS:
             yield unsupported(f"spec.selector.matchExpressions[{index}].operator", term["operator"], _OPERATORS)
     labels = spec["template"]["metadata"].get("labels") or {}
-    if any(labels.get(key) != value for key, value in wanted.items()) or not all(_holds(t, labels) for t in terms):
+    if any(labels.get(key) != value for key, value in wanted.items()) or not all(_matches(t, labels) for t in terms):
         yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
 
 
-def _holds(term: Document, labels: Document) -> bool:
+def _matches(term: Document, labels: Document) -> bool:
     value, values = labels.get(term["key"]), term.get("values") or []
     match term["operator"]:
         case "In":
@@ -122,11 +122,11 @@ def _holds(term: Document, labels: Document) -> bool:
             return value not in values
         case "Exists":
             return value is not None
-    return value is None
+    return value is None  # DoesNotExist
 
 
 def validate_deployment_update(deployment: Document, old: Document) -> Iterator[FieldError]:
-    """The selector stays."""
+    """Yields the errors of a change: the selector is immutable."""
     yield from validate_deployment(deployment)
     yield from object_rules.unchanged("spec.selector", old["spec"].get("selector"), deployment["spec"].get("selector"))
 

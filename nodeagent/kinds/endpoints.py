@@ -1,4 +1,5 @@
-"""Endpoints (core/v1): the addresses behind a Service, as they were said before EndpointSlices. Rules: pkg/apis/core/validation ValidateEndpoints."""
+"""Endpoints (core/v1): the addresses of a Service in the form before EndpointSlices. Rules: pkg/apis/core/validation
+ValidateEndpoints."""
 
 from collections.abc import Iterator
 
@@ -7,14 +8,14 @@ from nodeagent.kinds.description.documents import Document, Json
 from nodeagent.kinds.description.formats import (
     IP_EXAMPLE,
     PROTOCOLS,
-    checked,
     dns_label,
     dns_subdomain,
+    field_errors,
     qualified_name,
     special_address,
 )
 from nodeagent.kinds.description.object_rules import port_of_service
-from nodeagent.kinds.description.printing import AGE, Column, Printer, few, name_and_age
+from nodeagent.kinds.description.printing import AGE, Column, Printer, first_three, name_and_age
 from nodeagent.kinds.description.resources import Resource
 from nodeagent.kinds.description.shared import read_shapes
 from nodeagent.kinds.description.status import FieldError, invalid, required
@@ -44,14 +45,14 @@ Endpoints = io.k8s.api.core.v1 : Endpoints is a collection of endpoints that imp
 
 
 def default_endpoints(endpoints: Document) -> None:
-    """core/v1 SetDefaults_Endpoints."""
+    """Sets defaults: core/v1 SetDefaults_Endpoints."""
     for subset in endpoints.get("subsets") or []:
         for port in subset.get("ports") or []:
             port.setdefault("protocol", "TCP")
 
 
 def validate_endpoints(endpoints: Document) -> Iterator[FieldError]:
-    """The errors of an Endpoints object, metadata apart."""
+    """Yields the errors of an Endpoints object, except those of its metadata."""
     for index, subset in enumerate(endpoints.get("subsets") or []):
         field = f"subsets[{index}]"
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
@@ -64,7 +65,7 @@ def validate_endpoints(endpoints: Document) -> Iterator[FieldError]:
             at = f"{field}.ports[{position}]"
             yield from port_of_service(port, at, several=len(ports) > 1)
             if port.get("appProtocol"):
-                yield from checked(f"{at}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
+                yield from field_errors(f"{at}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
 
 
 def _address(address: Document, field: str) -> list[FieldError]:
@@ -73,9 +74,9 @@ def _address(address: Document, field: str) -> list[FieldError]:
         [invalid(f"{field}.ip", text, IP_EXAMPLE)] if parse_ip(text) is None else special_address(text, f"{field}.ip")
     )
     if address.get("hostname"):
-        errors += checked(f"{field}.hostname", address["hostname"], dns_label(address["hostname"]))
+        errors += field_errors(f"{field}.hostname", address["hostname"], dns_label(address["hostname"]))
     if address.get("nodeName"):
-        errors += checked(f"{field}.nodeName", address["nodeName"], dns_subdomain(address["nodeName"]))
+        errors += field_errors(f"{field}.nodeName", address["nodeName"], dns_subdomain(address["nodeName"]))
     return errors
 
 
@@ -88,7 +89,7 @@ def _cells(document: Document, now: float) -> list[Json]:
                 ip = address["ip"]
                 host = f"[{ip}]" if ":" in ip and port else ip
                 texts.append(f"{host}:{port['port']}" if port else ip)
-    return [name, few(texts), old]
+    return [name, first_three(texts), old]
 
 
 PRINTER = Printer((Column("Endpoints", described_by="subsets"), AGE), _cells)

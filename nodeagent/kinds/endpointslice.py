@@ -1,4 +1,4 @@
-"""EndpointSlice (discovery.k8s.io/v1): some of the endpoints behind a Service. Rules: pkg/apis/discovery/validation."""
+"""EndpointSlice (discovery.k8s.io/v1): a part of the endpoints of a Service. Rules: pkg/apis/discovery/validation."""
 
 from collections.abc import Iterator
 
@@ -7,15 +7,15 @@ from nodeagent.kinds.description.documents import Document, Json
 from nodeagent.kinds.description.formats import (
     LABEL_LONGEST,
     PROTOCOLS,
-    checked,
     dns_label,
     dns_subdomain,
+    field_errors,
     label_value,
     qualified_name,
     special_address,
 )
 from nodeagent.kinds.description.object_rules import transport_protocol, unchanged
-from nodeagent.kinds.description.printing import AGE, Column, Printer, few, name_and_age
+from nodeagent.kinds.description.printing import AGE, Column, Printer, first_three, name_and_age
 from nodeagent.kinds.description.resources import Resource
 from nodeagent.kinds.description.shared import read_shapes
 from nodeagent.kinds.description.status import FieldError, duplicate, invalid, required, too_long, too_many, unsupported
@@ -68,7 +68,7 @@ _MOST_HINTS = 8
 
 
 def default_slice(found: Document) -> None:
-    """discovery.k8s.io/v1 SetDefaults_EndpointPort."""
+    """Sets defaults: discovery.k8s.io/v1 SetDefaults_EndpointPort."""
     for port in found.get("ports") or []:
         if port.get("name") is None:
             port["name"] = ""
@@ -77,7 +77,7 @@ def default_slice(found: Document) -> None:
 
 
 def validate_slice(found: Document) -> Iterator[FieldError]:
-    """The errors of an EndpointSlice, metadata apart."""
+    """Yields the errors of an EndpointSlice, except those of its metadata."""
     kind = found.get("addressType", "")
     endpoints, ports = found.get("endpoints") or [], found.get("ports") or []
     if not kind:
@@ -96,7 +96,7 @@ def validate_slice(found: Document) -> Iterator[FieldError]:
 
 
 def validate_slice_update(found: Document, old: Document) -> Iterator[FieldError]:
-    """The errors of a change: the address type stays."""
+    """Yields the errors of a change: the address type is immutable."""
     yield from validate_slice(found)
     yield from unchanged("addressType", old.get("addressType"), found.get("addressType"))
 
@@ -110,9 +110,9 @@ def _endpoint(endpoint: Document, field: str, kind: str) -> Iterator[FieldError]
     for index, address in enumerate(addresses):
         yield from _typed_address(address, f"{field}.addresses[{index}]", kind)
     if endpoint.get("nodeName"):
-        yield from checked(f"{field}.nodeName", endpoint["nodeName"], dns_subdomain(endpoint["nodeName"]))
+        yield from field_errors(f"{field}.nodeName", endpoint["nodeName"], dns_subdomain(endpoint["nodeName"]))
     if endpoint.get("hostname"):
-        yield from checked(f"{field}.hostname", endpoint["hostname"], dns_label(endpoint["hostname"]))
+        yield from field_errors(f"{field}.hostname", endpoint["hostname"], dns_label(endpoint["hostname"]))
     hints = endpoint.get("hints") or {}
     for part in ("forZones", "forNodes"):
         names = [hint["name"] for hint in hints.get(part) or []]
@@ -123,12 +123,12 @@ def _endpoint(endpoint: Document, field: str, kind: str) -> Iterator[FieldError]
             at = f"{field}.hints.{part}[{index}].name"
             yield from [duplicate(at, name)] if name in seen else []
             seen.add(name)
-            yield from checked(at, name, label_value(name) if name else ["name part must be non-empty"])
+            yield from field_errors(at, name, label_value(name) if name else ["name part must be non-empty"])
 
 
 def _typed_address(address: str, field: str, kind: str) -> list[FieldError]:
     if kind == "FQDN":
-        return checked(field, address, dns_subdomain(address.removesuffix(".")))
+        return field_errors(field, address, dns_subdomain(address.removesuffix(".")))
     parsed = parse_ip(address)
     if parsed is None or f"IPv{parsed.version}" != kind:
         if kind not in ADDRESS_TYPES:
@@ -149,10 +149,10 @@ def _slice_ports(ports: list[Document]) -> Iterator[FieldError]:
         if len(name) > LABEL_LONGEST:
             yield too_long(f"{field}.name", LABEL_LONGEST)
         elif name:
-            yield from checked(f"{field}.name", name, dns_label(name))
+            yield from field_errors(f"{field}.name", name, dns_label(name))
         yield from transport_protocol(port.get("protocol") or "", f"{field}.protocol")
         if port.get("appProtocol"):
-            yield from checked(f"{field}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
+            yield from field_errors(f"{field}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
 
 
 def _cells(document: Document, now: float) -> list[Json]:
@@ -162,8 +162,8 @@ def _cells(document: Document, now: float) -> list[Json]:
     return [
         name,
         document.get("addressType"),
-        few(ports) if ports else "<unset>",
-        few(addresses) if addresses else "<unset>",
+        first_three(ports) if ports else "<unset>",
+        first_three(addresses) if addresses else "<unset>",
         old,
     ]
 

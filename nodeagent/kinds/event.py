@@ -1,10 +1,10 @@
-"""Event: one object with two faces, core/v1 and events.k8s.io/v1, stored as the core one."""
+"""Event: one object in two API groups, core/v1 and events.k8s.io/v1, stored in the core form."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from nodeagent.kinds.description.documents import Document, Json
-from nodeagent.kinds.description.formats import checked, qualified_name
+from nodeagent.kinds.description.formats import field_errors, qualified_name
 from nodeagent.kinds.description.object_rules import unchanged
 from nodeagent.kinds.description.printing import Column, Printer, age
 from nodeagent.kinds.description.resources import Resource
@@ -12,14 +12,14 @@ from nodeagent.kinds.description.shared import read_shapes
 from nodeagent.kinds.description.status import FieldError, invalid, required
 
 EVENTS: Final = "events"
-"""Where Events of both groups are stored."""
+"""The collection in which Events of both groups are stored."""
 KEPT_SECONDS: Final = 3600.0
-"""As kube-apiserver keeps them (--event-ttl)."""
+"""How long an Event is kept, as in kube-apiserver (--event-ttl)."""
 _LONGEST_WORD: Final = 128
 _LONGEST_NOTE: Final = 1024
-"""Bytes, though the errors say characters."""
+"""In bytes, although the errors say characters."""
 _SHORTEST_SERIES: Final = 2
-_OF_CORE: Final = ("firstTimestamp", "lastTimestamp", "count", "source")
+_CORE_ONLY: Final = ("firstTimestamp", "lastTimestamp", "count", "source")
 _FIXED: Final = (
     *("involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type", "eventTime"),
     *("action", "related", "reportingComponent", "reportingInstance"),
@@ -71,23 +71,23 @@ Event = io.k8s.api.events.v1 : Event is a report of an event somewhere in the cl
 
 
 def validate_event(event: Document) -> list[FieldError]:
-    """A core event lives in the namespace of the object it is about (`default` for objects without one)."""
+    """Returns the errors of a core Event; it must be in the namespace of its object (`default` for objects without one)."""
     return _reported(event, "reportingComponent") if event.get("eventTime") else _placed(event)
 
 
 def validate_modern_event(event: Document) -> list[FieldError]:
-    """In events.k8s.io, an event has a time and a type that is known, and nothing that only core events have."""
+    """Returns the errors of an events.k8s.io Event: it must have a time and a known type, and no fields of core Events only."""
     errors = _legacy(event) + _series(event)
     if not event.get("eventTime"):
         errors.append(required("eventTime"))
     if event.get("type") not in ("Normal", "Warning"):
         errors.append(invalid("type", "", f"has invalid value: {event.get('type', '')}"))
-    errors += [invalid(field, "", "needs to be unset") for field in _OF_CORE if event.get(field)]
+    errors += [invalid(field, "", "needs to be unset") for field in _CORE_ONLY if event.get(field)]
     return errors
 
 
 def validate_modern_update(event: Document, old: Document) -> list[FieldError]:
-    """Only its series may change (pkg/apis/core/validation/events.go)."""
+    """Returns the errors of a change: only the series may change (pkg/apis/core/validation/events.go)."""
     errors = _legacy(event)
     if event.get("series") != old.get("series"):
         errors += _series(event)
@@ -116,7 +116,7 @@ def _series(event: Document) -> list[FieldError]:
 
 
 def _reported(event: Document, controller: str) -> list[FieldError]:
-    """What an event with an eventTime has to say; who reports it is called `controller` in errors."""
+    """Returns the errors of an Event with an eventTime; `controller` is the name of the reporter's field in errors."""
     errors: list[FieldError] = []
     about = event["involvedObject"].get("namespace", "")
     if not about and event["metadata"].get("namespace", "") not in ("default", "kube-system"):
@@ -124,7 +124,7 @@ def _reported(event: Document, controller: str) -> list[FieldError]:
     component = event.get("reportingComponent", "")
     if not component:
         errors.append(required(controller))
-    errors += checked(controller, component, qualified_name(component))
+    errors += field_errors(controller, component, qualified_name(component))
     for field in ("reportingInstance", "action", "reason"):
         if not event.get(field):
             errors.append(required(field))
@@ -188,17 +188,17 @@ _BACK: Final[Mapping[str, str]] = {core: modern for modern, core in _RENAMED.ite
 
 
 def to_core(event: Document) -> Document:
-    """The stored form of an events.k8s.io Event."""
+    """Returns the stored form of an events.k8s.io Event."""
     return {_RENAMED.get(name, name): value for name, value in event.items()}
 
 
 def from_core(event: Document) -> Document:
-    """The events.k8s.io form of a stored Event."""
+    """Returns the events.k8s.io form of a stored Event."""
     return {_BACK.get(name, name): value for name, value in event.items()}
 
 
 _ABOUT: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-"""What can be selected of the object that an event is about."""
+"""Fields of the involved object that field selectors may use."""
 
 
 ROWS = (

@@ -1,4 +1,4 @@
-"""IPAddress (networking.k8s.io/v1): a cluster address and who holds it."""
+"""IPAddress (networking.k8s.io/v1): a cluster address and the object that has it."""
 
 from nodeagent.kinds.description.address_texts import parse_ip
 from nodeagent.kinds.description.documents import Document, Json
@@ -29,7 +29,7 @@ def _any_name(_: str) -> list[str]:
 
 
 def validate_ip_address(found: Document) -> list[FieldError]:
-    """The name is the address; somebody holds it."""
+    """Returns errors: the name must be an address in canonical form, and parentRef must name its holder."""
     name = found["metadata"].get("name", "")
     address = parse_ip(name)
     errors = []
@@ -42,7 +42,7 @@ def validate_ip_address(found: Document) -> list[FieldError]:
 
 
 def validate_ip_address_update(found: Document, old: Document) -> list[FieldError]:
-    """The holder does not change."""
+    """Returns the errors of a change: parentRef is immutable."""
     before, after = old["spec"].get("parentRef"), found["spec"].get("parentRef")
     return validate_ip_address(found) + unchanged("spec.parentRef", before, after)
 

@@ -1,4 +1,4 @@
-"""Lease (coordination.k8s.io/v1): who leads, or lives."""
+"""Lease (coordination.k8s.io/v1): used for leader election and heartbeats."""
 
 from nodeagent.kinds.description.documents import Document, Json
 from nodeagent.kinds.description.printing import AGE, Column, Printer, name_and_age
@@ -23,7 +23,7 @@ Lease = io.k8s.api.coordination.v1 : Lease defines a lease concept.
 
 
 def validate_lease(lease: Document) -> list[FieldError]:
-    """A duration is positive, a count of transitions not negative."""
+    """Returns errors: the duration must be positive, the number of transitions not negative."""
     spec = lease["spec"]
     errors = []
     duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")

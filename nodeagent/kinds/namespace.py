@@ -1,11 +1,11 @@
-"""Namespace (core/v1): active until its contents are gone."""
+"""Namespace (core/v1): active until it is deleted, and removed when its objects are deleted."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from nodeagent.kinds.description.documents import Document, Json, copy
 from nodeagent.kinds.description.formats import dns_label
-from nodeagent.kinds.description.life import Plain
+from nodeagent.kinds.description.life import DefaultLife
 from nodeagent.kinds.description.object_rules import finalizers
 from nodeagent.kinds.description.printing import AGE, Column, Printer, name_and_age
 from nodeagent.kinds.description.resources import VERBS, Part, Resource
@@ -37,14 +37,14 @@ Namespace = io.k8s.api.core.v1 : Namespace provides a scope for Names. Use of mu
 
 
 def default_namespace(namespace: Document) -> None:
-    """Every namespace carries its name as a label (SetDefaults_Namespace)."""
+    """Sets the label with the namespace's name (SetDefaults_Namespace)."""
     name = namespace["metadata"].get("name")
     if name:
         namespace["metadata"].setdefault("labels", {}).setdefault("kubernetes.io/metadata.name", name)
 
 
 def validate_namespace(namespace: Document) -> Iterator[FieldError]:
-    """The finalizers of its spec are named as those of metadata."""
+    """Yields errors: finalizers of the spec follow the same rules as those of metadata."""
     yield from finalizers(namespace["spec"].get("finalizers") or [], "spec.finalizers")
 
 
@@ -55,29 +55,29 @@ def _take_finalizers(document: Document, sent: Document) -> None:
 FINALIZE: Final = Part("finalize", ("update",), take=_take_finalizers)
 
 
-class NamespaceLife(Plain):
-    """A namespace is active until its contents are gone; the `kubernetes` finalizer holds it."""
+class NamespaceLife(DefaultLife):
+    """A namespace is held by the finalizer `kubernetes` until its objects are deleted."""
 
     def __init__(self) -> None:
         super().__init__(has_status=True)
 
     def prepare_create(self, document: Document) -> None:
-        """Active, and held by its finalizer."""
+        """Sets the phase Active and the finalizer."""
         document["status"] = {"phase": "Active"}
         given = document["spec"].get("finalizers") or []
         document["spec"]["finalizers"] = given if "kubernetes" in given else [*given, "kubernetes"]
 
     def prepare_update(self, document: Document, old: Document) -> None:
-        """The finalizers of the spec change through the `finalize` subresource only."""
+        """Keeps the finalizers of the spec, which change only through the subresource `finalize`."""
         super().prepare_update(document, old)
         document["spec"]["finalizers"] = copy(old["spec"].get("finalizers"))
 
     def is_held(self, document: Document) -> bool:
-        """By finalizers of the spec, too."""
+        """Returns whether a finalizer is left, in metadata or in the spec."""
         return super().is_held(document) or bool(document["spec"].get("finalizers"))
 
     def mark(self, document: Document, grace_seconds: int) -> None:  # noqa: ARG002 - a namespace has no grace period
-        """Set the phase Terminating."""
+        """Sets the phase Terminating."""
         document["status"]["phase"] = "Terminating"
 
 

@@ -1,11 +1,11 @@
-"""Node (core/v1): a machine. Checked is what the controllers and the agent rely on, not everything upstream checks."""
+"""Node (core/v1): a machine. Checks what the controllers and the agent rely on, less than kube-apiserver does."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from nodeagent.kinds.description.documents import Document, Json
-from nodeagent.kinds.description.formats import checked, label_value, qualified_name
-from nodeagent.kinds.description.life import Plain
+from nodeagent.kinds.description.formats import field_errors, label_value, qualified_name
+from nodeagent.kinds.description.life import DefaultLife
 from nodeagent.kinds.description.object_rules import networks
 from nodeagent.kinds.description.printing import AGE, NONE, Column, Printer, name_and_age
 from nodeagent.kinds.description.resources import Resource
@@ -124,7 +124,7 @@ _TAINT_EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 
 
 def default_node(node: Document) -> None:
-    """`podCIDR` and `podCIDRs` say the same (conversion of core/v1 Node); the name is a label."""
+    """Makes `podCIDR` and `podCIDRs` equal (conversion of core/v1 Node)."""
     spec = node["spec"]
     if spec.get("podCIDR") and not spec.get("podCIDRs"):
         spec["podCIDRs"] = [spec["podCIDR"]]
@@ -133,7 +133,7 @@ def default_node(node: Document) -> None:
 
 
 def validate_node(node: Document) -> Iterator[FieldError]:
-    """Pod ranges: valid, one per family. Taints: complete."""
+    """Yields errors: pod ranges must be valid, with at most one for each family; taints must be complete."""
     one_each = "may specify no more than one CIDR for each IP family"
     yield from networks(node["spec"].get("podCIDRs") or [], "spec.podCIDRs", one_each)
     pairs: set[tuple[str, str]] = set()
@@ -143,8 +143,8 @@ def validate_node(node: Document) -> Iterator[FieldError]:
             yield replace(again, text=f"{again.text}: taints must be unique by key and effect pair")
         pairs.add((taint["key"], taint["effect"]))
         field = f"spec.taints[{index}]"
-        yield from checked(f"{field}.key", taint["key"], qualified_name(taint["key"]))
-        yield from checked(f"{field}.value", taint.get("value", ""), label_value(taint.get("value", "")))
+        yield from field_errors(f"{field}.key", taint["key"], qualified_name(taint["key"]))
+        yield from field_errors(f"{field}.value", taint.get("value", ""), label_value(taint.get("value", "")))
         if taint["effect"] not in _TAINT_EFFECTS:
             yield unsupported(f"{field}.effect", taint["effect"], _TAINT_EFFECTS)
     seen: set[tuple[str, str]] = set()
@@ -155,7 +155,7 @@ def validate_node(node: Document) -> Iterator[FieldError]:
 
 
 def validate_node_update(node: Document, old: Document) -> Iterator[FieldError]:
-    """Pod ranges do not change once set."""
+    """Yields the errors of a change: pod ranges are immutable once set."""
     yield from validate_node(node)
     before = old["spec"].get("podCIDRs")
     if before and before != node["spec"].get("podCIDRs"):
@@ -166,18 +166,18 @@ def _cells(document: Document, now: float) -> list[Json]:
     name, old = name_and_age(document, now)
     status, labels = document["status"], document["metadata"].get("labels") or {}
     ready = next((c["status"] for c in status.get("conditions") or [] if c["type"] == "Ready"), "Unknown")
-    said = {"True": "Ready", "False": "NotReady"}.get(ready, "Unknown" if ready == "Unknown" else "NotReady")
+    state = {"True": "Ready", "False": "NotReady"}.get(ready, "Unknown" if ready == "Unknown" else "NotReady")
     if ready == "Unknown" and status.get("conditions"):
-        said = "NotReady"
+        state = "NotReady"
     if document["spec"].get("unschedulable"):
-        said += ",SchedulingDisabled"
+        state += ",SchedulingDisabled"
     prefix = "node-role.kubernetes.io/"
     roles = ",".join(sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))) or NONE
     addresses = {entry["type"]: entry["address"] for entry in reversed(status.get("addresses") or [])}
     info = status.get("nodeInfo") or {}
     return [
         name,
-        said,
+        state,
         roles,
         old,
         info.get("kubeletVersion", ""),
@@ -221,6 +221,6 @@ ROWS = (
         validate_update=validate_node_update,
         fields=("spec.unschedulable",),
         storage_hash="XwShjMxG9Fs=",
-        own_life=Plain(has_status=True, keeps_status_on_create=True),
+        own_life=DefaultLife(has_status=True, keeps_status_on_create=True),
     ),
 )

@@ -1,4 +1,4 @@
-"""PodTemplate (core/v1): a pod to be made later, and the template within kinds that make pods. Nothing here makes any."""
+"""PodTemplate (core/v1), and the pod template in kinds that create pods. Nothing here creates pods."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -26,12 +26,12 @@ PodTemplate = io.k8s.api.core.v1 : PodTemplate describes a template for creating
 
 
 def default_template(template: Document) -> None:
-    """What a pod gets as well."""
+    """Sets the defaults of the pod spec."""
     pod.default_pod_spec(template["spec"], is_template=True)
 
 
 def validate_template(template: Document, at: str) -> Iterator[FieldError]:
-    """Labels, annotations and the spec of the pods to be. `at`: the path of the template in its object."""
+    """Yields the errors of labels, annotations and pod spec. `at`: the path of the template in its object."""
     meta = template["metadata"]
     yield from object_rules.labels(meta.get("labels") or {}, f"{at}.labels")
     yield from object_rules.annotations(meta.get("annotations") or {}, f"{at}.annotations")
@@ -39,13 +39,13 @@ def validate_template(template: Document, at: str) -> Iterator[FieldError]:
 
 
 def containers_of(template: Document) -> list[Json]:
-    """The containers' names and images, as two columns of `kubectl get -o wide`."""
+    """Returns the containers' names and images, as two columns of `kubectl get -o wide`."""
     containers = template["spec"].get("containers") or []
     return [",".join(container.get(part, "") for container in containers) for part in ("name", "image")]
 
 
 def labels_text(labels: dict[str, str] | None) -> str:
-    """Labels as a selector is written."""
+    """Returns labels in the form of a selector."""
     return ",".join(chain(f"{key}={value}" for key, value in sorted((labels or {}).items()))) or NONE
 
 

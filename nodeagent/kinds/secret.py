@@ -1,4 +1,4 @@
-"""Secret (core/v1): data that readers of the API may not see."""
+"""Secret (core/v1): data that users with the role of a reader may not read."""
 
 import base64
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ Secret = io.k8s.api.core.v1 : Secret holds secret data of a certain type.
 
 
 def default_secret(secret: Document) -> None:
-    """Type Opaque; stringData is folded into data."""
+    """Sets the type Opaque and moves stringData into data."""
     secret.setdefault("type", "Opaque")
     plain = secret.pop("stringData", None)
     if plain:
@@ -41,7 +41,7 @@ def default_secret(secret: Document) -> None:
 
 
 def validate_secret(secret: Document) -> Iterator[FieldError]:
-    """Keys and size; and what its type needs."""
+    """Yields the errors of keys and size, and of the data that the type requires."""
     data, kind = secret.get("data") or {}, secret.get("type", "")
     yield from validate_data(secret)
     missing = [key for key in _NEEDED.get(kind, ()) if key not in data]
@@ -58,10 +58,10 @@ def validate_secret(secret: Document) -> Iterator[FieldError]:
 
 
 def validate_secret_update(secret: Document, old: Document) -> Iterator[FieldError]:
-    """Its type, and one that is immutable altogether, stay."""
-    held = list(islice(validate_data_update(secret, old), MOST_ERRORS + 1))
-    yield from held
-    yield from (error for error in validate_secret(secret) if error not in held)
+    """Yields the errors of a change: the type is immutable, and so is the data if the Secret says so."""
+    first = list(islice(validate_data_update(secret, old), MOST_ERRORS + 1))
+    yield from first
+    yield from (error for error in validate_secret(secret) if error not in first)
 
 
 def _is_json(text: str) -> bool:

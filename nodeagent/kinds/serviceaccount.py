@@ -1,4 +1,4 @@
-"""ServiceAccount (core/v1), and the TokenRequest (authentication.k8s.io/v1) that is sent to it and never stored."""
+"""ServiceAccount (core/v1), and TokenRequest (authentication.k8s.io/v1), which is sent to it and never stored."""
 
 from typing import Final
 
@@ -41,7 +41,7 @@ TokenRequest = io.k8s.api.authentication.v1 : TokenRequest requests a token for 
 
 TOKEN_REQUEST: Final = SHAPES["TokenRequest"]
 TOKEN: Final = Part("token", ("create",), group="authentication.k8s.io", kind="TokenRequest")
-"""A client that may do everything asks for a token of an account."""
+"""The subresource through which an administrator requests a token."""
 
 
 def _cells(document: Document, now: float) -> list[Json]:

@@ -1,4 +1,4 @@
-"""ServiceCIDR (networking.k8s.io/v1): a range cluster addresses come from."""
+"""ServiceCIDR (networking.k8s.io/v1): a range of cluster addresses."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ ServiceCIDR = io.k8s.api.networking.v1 : ServiceCIDR defines a range of IP addre
 
 
 def validate_service_cidr(found: Document) -> Iterator[FieldError]:
-    """One or two networks, canonical, of different families."""
+    """Yields errors: there must be one or two networks, in canonical form, of different families."""
     texts: list[str] = found["spec"].get("cidrs") or []
     if not texts:
         yield required("spec.cidrs", "at least one CIDR required")
@@ -33,7 +33,7 @@ def validate_service_cidr(found: Document) -> Iterator[FieldError]:
 
 
 def validate_service_cidr_update(found: Document, old: Document) -> Iterator[FieldError]:
-    """Networks do not change."""
+    """Yields the errors of a change: the networks are immutable."""
     yield from validate_service_cidr(found)
     yield from unchanged("spec.cidrs", old["spec"].get("cidrs"), found["spec"].get("cidrs"))
 

@@ -387,7 +387,7 @@ class Objects:
         options = delete_options(request, await self._delete_options(request))
         page = await self._page(resource, target, request)
         for record in page.records:
-            await asyncio.sleep(0)  # a dry run or a option_forbidden deletion never waits for the store
+            await asyncio.sleep(0)  # a dry run or a refused deletion never waits for the store
             try:
                 await self._registry.delete(resource, record.namespace, record.name, options)
             except ApiError as error:

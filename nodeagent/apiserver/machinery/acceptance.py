@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Final
 
-from nodeagent.kinds.description.decoding import TypeMismatch, claims, normalise
+from nodeagent.kinds.description.decoding import TypeMismatch, normalise, normalise_sparse
 from nodeagent.kinds.description.documents import Document
 from nodeagent.kinds.description.object_rules import metadata
 from nodeagent.kinds.description.resources import Resource
@@ -39,7 +39,9 @@ def accept(resource: Resource, given: Document, options: WriteOptions, *, sparse
     """
     unknown: list[str] = []
     try:
-        document = claims(resource.struct, given, unknown) if sparse else normalise(resource.struct, given, unknown)
+        document = (
+            normalise_sparse(resource.struct, given, unknown) if sparse else normalise(resource.struct, given, unknown)
+        )
     except TypeMismatch as mismatch:
         raise bad_request(f"{_cannot_be_handled(resource)}: {mismatch}") from None
     complaints = [f'unknown field "{excerpt(path)}"' for path in unknown[:_MOST_COMPLAINTS]]

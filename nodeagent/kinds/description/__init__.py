@@ -1,1 +1,1 @@
-"""What a kind is described in: documents, shapes, formats, rules, printed columns, errors as clients see them. Pure."""
+"""The building blocks of kinds: documents, schemas, formats, rules, printed columns, errors for clients. Pure."""

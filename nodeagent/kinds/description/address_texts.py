@@ -1,18 +1,18 @@
-"""Addresses and networks as API objects write them. Pure."""
+"""Parses addresses and networks in API objects. Pure."""
 
 import re
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
 BOTH_FAMILIES: Final = 2
-"""So many addresses or ranges there are of something that has one of each family."""
+"""The number of addresses or ranges of an object with one of each family."""
 _LONGEST: Final = 64
-"""Characters: more than an address with a zone has."""
+"""Characters; longer than any address with a zone."""
 _LENGTH: Final = re.compile("0|[1-9][0-9]{0,2}")
 
 
 def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
-    """An address without zone, or None; an IPv4 address written as IPv6 (`::ffff:192.0.2.1`) gives None, too."""
+    """Returns an address, or None if the text is not valid, has a zone, or is IPv4 written as IPv6 (`::ffff:192.0.2.1`)."""
     if len(text) > _LONGEST:
         return None
     try:
@@ -25,7 +25,7 @@ def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def parse_cidr(text: str) -> IPv4Network | IPv6Network | None:
-    """A network by the length of its prefix, or None; host bits are allowed and cleared, IPv4 written as IPv6 gives None."""
+    """Returns a network, or None if the text is not valid. Host bits are cleared. IPv4 written as IPv6 returns None."""
     address, _, length = text.rpartition("/")
     if parse_ip(address) is None or not _LENGTH.fullmatch(length):
         return None

@@ -1,7 +1,7 @@
-"""A client's JSON to canonical form: fields in wire order, absent ones left out as Go's encoder does.
+"""Converts a client's JSON to canonical form: fields in wire order, absent ones left out as by Go's encoder.
 
-Unknown fields are dropped and reported (`fieldValidation` decides what becomes of the report); a value of the wrong
-type is an error. Messages follow sigs.k8s.io/json, which clients and their tests match on.
+Unknown fields are dropped and reported (`fieldValidation` decides how); a value of the wrong type is an error. Messages
+follow sigs.k8s.io/json, which clients and their tests rely on.
 """
 
 import base64
@@ -31,14 +31,14 @@ _INT32 = range(-(2**31), 2**31)
 _INT64 = range(-(2**63), 2**63)
 
 
-Where: TypeAlias = tuple[()] | tuple["Where", str | int]
-"""A path, innermost step last; text is made of it only for messages."""
+FieldPath: TypeAlias = tuple[()] | tuple["FieldPath", str | int]
+"""A path, innermost step last; it is converted to text only for messages."""
 
 
 class TypeMismatch(ValueError):
-    """A value of a type its field cannot hold; the text is the message Go's decoder would give.
+    """A value of a type that its field cannot have; the text is the message of Go's decoder.
 
-    path: of the field (``spec.ports[0].port``), empty where it is not known.
+    path: of the field (``spec.ports[0].port``); empty if it is not known.
     """
 
     def __init__(self, text: str, path: str = "") -> None:
@@ -47,38 +47,32 @@ class TypeMismatch(ValueError):
 
 
 def normalise(struct: Struct, document: Mapping[str, Json], unknown: list[str] | None = None) -> Document:
-    """`document` in canonical form; paths of unknown fields are appended to `unknown`.
-
-    The top level's `kind` and `apiVersion` are the caller's: they are neither reported nor copied.
-    Raises TypeMismatch.
-    """
-    return _struct(struct, document, (), _Pass([] if unknown is None else unknown, whole=True))
+    """Returns `document` in canonical form; appends the paths of unknown fields to `unknown`. Raises TypeMismatch.
+    `kind` and `apiVersion` at the top level are left to the caller: they are neither reported nor copied."""
+    return _struct(struct, document, (), _Conversion([] if unknown is None else unknown, whole=True))
 
 
-def claims(struct: Struct, document: Mapping[str, Json], unknown: list[str]) -> Document:
-    """`document` checked and ordered, but with exactly the fields it gives: what server-side apply reads.
-
-    Raises TypeMismatch.
-    """
-    return _struct(struct, document, (), _Pass(unknown, whole=False))
+def normalise_sparse(struct: Struct, document: Mapping[str, Json], unknown: list[str]) -> Document:
+    """Returns `document` checked and ordered, with exactly the fields that it has, for server-side apply. Raises TypeMismatch."""
+    return _struct(struct, document, (), _Conversion(unknown, whole=False))
 
 
 @cache
 def empty(struct: Struct) -> Document:
-    """The canonical form of nothing; not to be changed."""
+    """Returns the canonical form of an empty document; callers must not change it."""
     return normalise(struct, {})
 
 
 @dataclass(frozen=True, slots=True)
-class _Pass:
-    """One run over a document. `whole`: fill in what is always written, leave out zero values."""
+class _Conversion:
+    """The options of one conversion. `whole`: adds fields that are always written, and drops zero values."""
 
     unknown: list[str]
     whole: bool
 
 
-def _struct(struct: Struct, value: Json, path: Where, run: _Pass) -> Document:
-    """Converts what is there, then puts it in order if it is not: most documents are sparse and already ordered."""
+def _struct(struct: Struct, value: Json, path: FieldPath, run: _Conversion) -> Document:
+    """Converts the fields, and sorts them only if needed: most documents are sparse and already in order."""
     out: Document = {}
     fields = struct.fields
     last = -1
@@ -110,7 +104,7 @@ def _struct(struct: Struct, value: Json, path: Where, run: _Pass) -> Document:
     return out if ordered else {name: out[name] for name in fields if name in out}
 
 
-def _dotted(path: Where) -> str:
+def _dotted(path: FieldPath) -> str:
     steps: list[str] = []
     while path:
         path, step = path
@@ -118,7 +112,7 @@ def _dotted(path: Where) -> str:
     return ".".join(reversed(steps)).replace(".[", "[")
 
 
-def _zero(field: Field, path: Where, run: _Pass) -> Json:
+def _zero(field: Field, path: FieldPath, run: _Conversion) -> Json:
     shape = field.shape
     if isinstance(shape, Struct):
         return _struct(shape, {}, (path, field.name), run)
@@ -132,7 +126,7 @@ def _zero(field: Field, path: Where, run: _Pass) -> Json:
     return None
 
 
-def _convert(shape: Shape, raw: Json, path: Where, owner: Struct, run: _Pass) -> Json:
+def _convert(shape: Shape, raw: Json, path: FieldPath, owner: Struct, run: _Conversion) -> Json:
     if isinstance(shape, Scalar):
         return _scalar(shape, raw, path, owner)
     if isinstance(shape, Struct):
@@ -144,7 +138,7 @@ def _convert(shape: Shape, raw: Json, path: Where, owner: Struct, run: _Pass) ->
     return _map(shape, raw, path, owner, run)
 
 
-def _list(shape: ListOf, raw: Json, path: Where, owner: Struct, run: _Pass) -> list[Json]:
+def _list(shape: ListOf, raw: Json, path: FieldPath, owner: Struct, run: _Conversion) -> list[Json]:
     if not isinstance(raw, list):
         raise _mismatch(raw, path, owner, shape)
     element = shape.element
@@ -158,7 +152,7 @@ def _list(shape: ListOf, raw: Json, path: Where, owner: Struct, run: _Pass) -> l
     return [_convert(element, item, path, owner, run) for item in raw]
 
 
-def _map(shape: MapOf, raw: Json, path: Where, owner: Struct, run: _Pass) -> dict[str, Json]:
+def _map(shape: MapOf, raw: Json, path: FieldPath, owner: Struct, run: _Conversion) -> dict[str, Json]:
     if not isinstance(raw, dict):
         raise _mismatch(raw, path, owner, shape)
     value = shape.value
@@ -170,7 +164,7 @@ def _map(shape: MapOf, raw: Json, path: Where, owner: Struct, run: _Pass) -> dic
     return {key: _convert(value, item, path, owner, run) for key, item in sorted(raw.items())}
 
 
-def _scalar(shape: Scalar, raw: Json, path: Where, owner: Struct) -> Json:
+def _scalar(shape: Scalar, raw: Json, path: FieldPath, owner: Struct) -> Json:
     if shape is Scalar.ANY:
         return raw
     if shape is Scalar.INT32 or shape is Scalar.INT64:
@@ -205,7 +199,7 @@ def _time(raw: str, *, micro: bool) -> str:
     raw = excerpt(raw, _LONGEST_MATCHED)
     try:
         utc = datetime.fromisoformat(raw).astimezone(UTC) if _TIME.match(raw) else None
-    except (ValueError, OverflowError):  # no such day; a day that is one of the year 0 or 10000 in UTC
+    except (ValueError, OverflowError):  # no such day, or year 0 or 10000 in UTC
         utc = None
     if utc is None:
         raise TypeMismatch(f'parsing time "{raw}" as "2006-01-02T15:04:05Z07:00": cannot parse "{raw}" as "2006"')
@@ -229,7 +223,7 @@ def _bytes(raw: str) -> str:
     return raw
 
 
-def _mismatch(raw: Json, path: Where, owner: Struct, shape: Shape) -> TypeMismatch:
+def _mismatch(raw: Json, path: FieldPath, owner: Struct, shape: Shape) -> TypeMismatch:
     dotted = _dotted(path)
     plain = re.sub(r"\[\d+\]", "", dotted)
     return TypeMismatch(
@@ -251,10 +245,12 @@ def _json_type(raw: Json) -> str:
 
 
 def duplicate_fields(text: bytes, document: Json) -> list[str]:
-    """Paths of keys given twice in one object (`fieldValidation` reports them; decoders keep the last).
+    """Returns the paths of keys that an object has twice (`fieldValidation` reports them; decoders keep the last
+    value).
 
-    `document` is `text` decoded. Counting is enough to see that there are no duplicates, which is nearly always the case: encoded again, it
-    has as many quotes before colons. Inside strings both have the same, or else the text is looked at more closely.
+    `document` is `text` decoded. Usually counting suffices: encoded again, a document without duplicates has as many
+    quotes before colons as the text. If the counts differ (escapes in strings may cause that, too), the text is parsed
+    again.
     """
     if len(_KEY.findall(text)) == encode(document).count(b'":'):
         return []
@@ -263,19 +259,19 @@ def duplicate_fields(text: bytes, document: Json) -> list[str]:
 
 
 class _Pairs(list[tuple[str, Json]]):
-    """An object as it was sent, with every key as often as it came."""
+    """An object as it was sent, including repeated keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A key or an index, within another place. It becomes text only when it is reported: a path may be as long as the body."""
+    """A key or an index, within another place. It is converted to text only when reported: a path may be as long as the body."""
 
     within: "_Place | None"
     step: str | int
 
 
 def _repeated(value: Json, place: _Place | None) -> Iterator[_Place]:
-    """Keys that came before in their object, once each, in the order of the text."""
+    """Yields each key that occurs again in its object, once, in the order of the text."""
     if isinstance(value, _Pairs):
         times: Counter[str] = Counter()
         for key, below in value:

@@ -1,7 +1,7 @@
-"""API objects as the server handles them: JSON documents.
+"""API objects as JSON documents.
 
-The server stores and returns fields it never looks at, so objects stay plain dictionaries; their shape is
-checked at run time by `schema`, not by the type checker.
+The server stores and returns fields that it never reads, so objects are plain dictionaries; their schema is checked at
+run time (`decoding`), not by the type checker.
 """
 
 from typing import Any, TypeAlias
@@ -19,7 +19,7 @@ decode = msgspec.json.Decoder().decode
 
 
 def copy(value: Json) -> Json:
-    """A deep copy of a JSON value."""
+    """Returns a deep copy of a JSON value."""
     if isinstance(value, dict):
         return {key: copy(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -28,7 +28,7 @@ def copy(value: Json) -> Json:
 
 
 def is_deeper(value: Json, limit: int) -> bool:
-    """Maps and lists are nested more than `limit` deep."""
+    """Returns whether maps and lists are nested more than `limit` deep."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(limit):
         level = [

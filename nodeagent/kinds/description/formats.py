@@ -1,4 +1,4 @@
-"""Formats of single values: names, labels, addresses, ports. Each check returns the complaints, none when it is fine."""
+"""Formats of single values: names, labels, addresses, ports. Each check returns a list of complaints, empty for a valid value."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ _LABEL_VALUE = f"({_QUALIFIED})?"
 _ENV_KEY = r"[-._a-zA-Z0-9]+"
 LABEL_LONGEST = 63
 _LONGEST_COMPARED = 1024
-"""Characters; longer values exceed each limit here."""
+"""Characters; longer values exceed every limit here."""
 _PORT_NAME_LONGEST = 15
 _LINK_LOCAL_SCOPE = 2
 """Of IPv6 multicast (RFC 4291, 2.7)."""
@@ -44,7 +44,7 @@ def _explain(text: str, pattern: str, *examples: str) -> str:
 
 
 def dns_label(value: str) -> list[str]:
-    """RFC 1123 label."""
+    """Checks an RFC 1123 label."""
     return _format(
         value,
         LABEL_LONGEST,
@@ -60,7 +60,7 @@ def dns_label(value: str) -> list[str]:
 
 
 def dns_subdomain(value: str) -> list[str]:
-    """RFC 1123 subdomain: labels joined by dots."""
+    """Checks an RFC 1123 subdomain: labels joined by dots."""
     return _format(
         value,
         253,
@@ -82,12 +82,12 @@ def _format(value: str, limit: int, pattern: str, explanation: str) -> list[str]
 
 
 def _matches(pattern: str, value: str) -> bool:
-    """The whole value is like the pattern, or so long that it is wrong anyway: to compare megabytes holds all threads."""
+    """Returns whether the whole value matches, or is too long to be valid anyway: matching megabytes would block all threads."""
     return len(value) > _LONGEST_COMPARED or re.fullmatch(pattern, value) is not None
 
 
 def qualified_name(value: str) -> list[str]:
-    """`prefix/name`, as keys of labels and annotations."""
+    """Checks `prefix/name`, the form of label and annotation keys."""
     text = _explain(
         "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an"
         " alphanumeric character",
@@ -112,7 +112,7 @@ def qualified_name(value: str) -> list[str]:
 
 
 def label_value(value: str) -> list[str]:
-    """The value of a label; may be empty."""
+    """Checks the value of a label; it may be empty."""
     complaints = [_longer(LABEL_LONGEST)] if len(value) > LABEL_LONGEST else []
     if not _matches(_LABEL_VALUE, value):
         complaints.append(
@@ -129,7 +129,7 @@ def label_value(value: str) -> list[str]:
 
 
 def data_key(value: str) -> list[str]:
-    """A key of a ConfigMap's or Secret's data; it may be the name of a file."""
+    """Checks a key of a ConfigMap's or Secret's data, which may be used as a file name."""
     explanation = _explain(
         "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
         _ENV_KEY,
@@ -146,7 +146,7 @@ def data_key(value: str) -> list[str]:
 
 
 def port_name(value: str) -> list[str]:
-    """IANA service name: at most 15 characters with a letter."""
+    """Checks an IANA service name: at most 15 characters, with a letter."""
     complaints = [f"must be no more than {_PORT_NAME_LONGEST} characters"] if len(value) > _PORT_NAME_LONGEST else []
     if not _matches("[-a-z0-9]+", value):
         complaints.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
@@ -160,12 +160,12 @@ def port_name(value: str) -> list[str]:
 
 
 def port_number(value: int) -> list[str]:
-    """1 to 65535."""
+    """Checks a port number: 1 to 65535."""
     return [] if 1 <= value <= LAST_PORT else [PORT_RANGE]
 
 
 def special_address(text: str, field: str) -> list[FieldError]:
-    """Endpoints may not be unspecified, loopback or link-local: they would capture the node's own traffic."""
+    """Returns errors for an unspecified, loopback or link-local address, which would capture the node's own traffic."""
     address = parse_ip(text)
     if address is None:
         return []
@@ -188,6 +188,6 @@ def _is_link_local_multicast(address: IPv4Address | IPv6Address) -> bool:
     return address.is_multicast and scope == _LINK_LOCAL_SCOPE
 
 
-def checked(field: str, value: Json, complaints: Iterable[str]) -> list[FieldError]:
-    """The complaints as errors of a field."""
+def field_errors(field: str, value: Json, complaints: Iterable[str]) -> list[FieldError]:
+    """Returns the complaints as errors of a field."""
     return [invalid(field, value, complaint) for complaint in complaints]

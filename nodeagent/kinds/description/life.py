@@ -1,4 +1,4 @@
-"""What a kind does with its own documents: resets on create and update, and what a deletion waits for. Pure."""
+"""The life cycle of a kind: what create and update reset, and what a deletion waits for. Pure."""
 
 from typing import Protocol
 
@@ -6,54 +6,54 @@ from nodeagent.kinds.description.documents import Document, copy
 
 
 class KindLife(Protocol):
-    """The kind's own part in create, update and delete; documents are in stored form."""
+    """A kind's own steps in create, update and delete; documents are in stored form."""
 
     def prepare_create(self, document: Document) -> None:
-        """Sets what clients cannot set on creation."""
+        """Sets fields that clients cannot set on creation."""
         ...
 
     def prepare_update(self, document: Document, old: Document) -> None:
-        """Keeps what clients cannot change."""
+        """Keeps fields that clients cannot change."""
         ...
 
     def is_held(self, document: Document) -> bool:
-        """A finalizer keeps the object from going when it is deleted."""
+        """Returns whether a finalizer prevents the removal of the object."""
         ...
 
     def grace_seconds(self, live: Document, asked: int | None) -> int:
-        """How long the object stays after its deletion; `asked` is what the client wants, None: it did not say."""
+        """Returns how long the object stays after its deletion; `asked` is the client's wish, or None."""
         ...
 
     def mark(self, document: Document, grace_seconds: int) -> None:
-        """Says that the object is being deleted, beside its deletionTimestamp."""
+        """Marks the object as being deleted, in addition to its deletionTimestamp."""
         ...
 
 
-class Plain:
-    """Most kinds: nothing of their own. `has_status`: status is written through its subresource only."""
+class DefaultLife:
+    """The life cycle of most kinds. `has_status`: the status is written only through its subresource."""
 
     def __init__(self, *, has_status: bool = False, keeps_status_on_create: bool = False) -> None:
         self._has_status = has_status
         self._clears = has_status and not keeps_status_on_create
 
     def prepare_create(self, document: Document) -> None:
-        """A status given on creation is dropped."""
+        """Drops a status sent on creation."""
         if self._clears:
             document.pop("status", None)
 
     def prepare_update(self, document: Document, old: Document) -> None:
-        """Put the stored status in place of the one that was sent."""
+        """Keeps the stored status instead of the one that was sent."""
         if self._has_status:
             document["status"] = copy(old.get("status", {}))
 
     def is_held(self, document: Document) -> bool:
-        """By metadata.finalizers."""
+        """Returns whether metadata.finalizers is not empty."""
         return bool(document["metadata"].get("finalizers"))
 
     def grace_seconds(self, live: Document, asked: int | None) -> int:  # noqa: ARG002 - the protocol's
-        """0 seconds, whatever was asked: what is deleted goes at once."""
+        """Returns 0: objects are removed at once."""
         return 0
 
     def mark(self, document: Document, grace_seconds: int) -> None:
-        """Note the grace period, in seconds, in an object that is to go later."""
+        """Records the grace period."""
         document["metadata"]["deletionGracePeriodSeconds"] = grace_seconds

@@ -1,4 +1,4 @@
-"""Reads the notation in which the kinds are written down.
+"""Reads the notation of the kinds' schemas.
 
     ServicePort = io.k8s.api.core.v1 : ServicePort contains information on service's port.
       name        string #1 : The name of this port …
@@ -8,10 +8,10 @@
       selector    {string} atomic #2 : …
       clientIP    *ClientIPConfig #1 : …
 
-A struct starts at the margin (`atomic` and `as=Name`, the published name, may follow its package), its fields are indented. `*` marks a pointer, `!` a
-field that is always written; a struct by value is always written without saying so. `required` marks what clients must give;
-`default=` gives what an absent key of a list item counts as, `#` the field's number in protobuf (`#2.1`: field 1 of the message
-in field 2, which JSON does not nest).
+A struct starts at the margin (`atomic` and `as=Name`, its published name, may follow the package); its fields are
+indented. `*` marks a pointer, `!` a field that is always written, as a struct by value is without a mark. `required`
+marks what clients must send; `default=` is the value of an absent key of a list item; `#` the field's number in
+protobuf (`#2.1`: field 1 of the message in field 2, which JSON does not nest).
 """
 
 from collections.abc import Mapping
@@ -33,10 +33,8 @@ _SCALARS: Mapping[str, Scalar] = {
 
 
 def read(text: str, known: Mapping[str, Struct]) -> dict[str, Struct]:
-    """The structs `text` defines, by name, on top of those already `known` (which it may refer to).
-
-    Raises ValueError on a line that does not follow the notation or names an unknown type.
-    """
+    """Returns the structs that `text` defines, by name, and those already `known` (to which it may refer). Raises
+    ValueError for a line that does not follow the notation or names an unknown type."""
     structs = dict(known)
     bodies: list[tuple[Struct, list[str]]] = []
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""What the API server would say to an object that somebody means to create. Pure.
+"""Checks an object as the API server would before it creates it. Pure.
 
 Nothing is allocated, stored or compared with other objects.
 """
@@ -17,8 +17,9 @@ DEFAULT_NAMESPACE = "default"
 
 
 class Complaint(NamedTuple):
-    """path: of the field (``spec.ports[0].port``), empty for the object as a whole.
+    """One error of an object.
 
+    path: of the field (``spec.ports[0].port``), empty for the object as a whole.
     reason: `UnknownField`, `UnknownValue` (a word that the field cannot hold) or `RefusedByAPI`.
     text: one line, the server's words, and what the author may have meant.
     """
@@ -29,7 +30,7 @@ class Complaint(NamedTuple):
 
 
 def complaints(row: Resource, given: Document) -> list[Complaint]:
-    """What is wrong with an object of the kind that `row` describes. The order: unknown fields, then the server's."""
+    """Returns the errors of an object of the kind that `row` describes: unknown fields first, then the server's."""
     unknown: list[str] = []
     try:
         document = normalise(row.struct, given, unknown)
@@ -41,7 +42,7 @@ def complaints(row: Resource, given: Document) -> list[Complaint]:
 
 
 def fill_in(row: Resource, document: Document) -> None:
-    """What is filled in before validation. The status stays, though a server ignores it: here nobody else writes it."""
+    """Sets what the server sets before validation. Keeps the status, which a server would drop: here nothing else writes it."""
     if row.namespaced:
         document["metadata"].setdefault("namespace", DEFAULT_NAMESPACE)
     row.default(document)

@@ -1,4 +1,4 @@
-"""Rules several kinds share: metadata, labels, owners, data, what may not change. Pure."""
+"""Rules that several kinds share: metadata, labels, owners, data, immutable fields. Pure."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -8,9 +8,9 @@ from nodeagent.kinds.description.documents import Document, Json
 from nodeagent.kinds.description.formats import (
     PROTOCOLS,
     Check,
-    checked,
     data_key,
     dns_label,
+    field_errors,
     label_value,
     port_number,
     qualified_name,
@@ -21,16 +21,16 @@ _DATA_LIMIT = 1024 * 1024
 
 
 def metadata(document: Document, name_check: Check, *, namespaced: bool) -> Iterator[FieldError]:
-    """The errors of metadata that all kinds share."""
+    """Yields the errors of metadata that all kinds share."""
     meta = document["metadata"]
     prefix, name = meta.get("generateName", ""), meta.get("name", "")
     if prefix:
         # A generated name ends in five random characters, so the prefix is checked without its trailing hyphen.
-        yield from checked("metadata.generateName", prefix, name_check(f"{prefix.rstrip('-')}a" if prefix else ""))
+        yield from field_errors("metadata.generateName", prefix, name_check(f"{prefix.rstrip('-')}a" if prefix else ""))
     if not name:
         yield required("metadata.name", "name or generateName is required")
     else:
-        yield from checked("metadata.name", name, name_check(name))
+        yield from field_errors("metadata.name", name, name_check(name))
     if namespaced and not meta.get("namespace"):
         yield required("metadata.namespace")
     yield from labels(meta.get("labels") or {}, "metadata.labels")
@@ -43,9 +43,9 @@ _STANDARD_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
 
 
 def finalizers(found: list[str], field: str) -> Iterator[FieldError]:
-    """Names that say whose they are, or that Kubernetes knows."""
+    """Yields errors of finalizers: names must be qualified, or known to Kubernetes."""
     for index, finalizer in enumerate(found):
-        yield from checked(f"{field}[{index}]", finalizer, qualified_name(finalizer))
+        yield from field_errors(f"{field}[{index}]", finalizer, qualified_name(finalizer))
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
             yield invalid(f"{field}[{index}]", finalizer, why)
@@ -54,7 +54,7 @@ def finalizers(found: list[str], field: str) -> Iterator[FieldError]:
 
 
 def new_finalizers(document: Document, old: Document) -> list[FieldError]:
-    """An object that is being deleted gets no further finalizers."""
+    """Returns an error if finalizers were added to an object that is being deleted."""
     if not old["metadata"].get("deletionTimestamp"):
         return []
     before = set(old["metadata"].get("finalizers") or [])
@@ -67,25 +67,25 @@ def new_finalizers(document: Document, old: Document) -> list[FieldError]:
 
 
 def labels(found: dict[str, str], field: str) -> Iterator[FieldError]:
-    """Keys and values of labels or of an equality selector."""
+    """Yields errors of the keys and values of labels or of an equality selector."""
     for key, value in found.items():
-        yield from checked(field, key, qualified_name(key))
-        yield from checked(field, value, label_value(value))
+        yield from field_errors(field, key, qualified_name(key))
+        yield from field_errors(field, value, label_value(value))
 
 
 _ANNOTATIONS_LIMIT = 256 * 1024
 
 
 def annotations(found: dict[str, str], field: str) -> Iterator[FieldError]:
-    """Keys, and the size of all of it."""
+    """Yields errors of the keys, and of the total size."""
     for key in found:
-        yield from checked(field, key, qualified_name(key.lower()))
+        yield from field_errors(field, key, qualified_name(key.lower()))
     if sum(len(key) + len(value) for key, value in found.items()) > _ANNOTATIONS_LIMIT:
         yield too_long(field, _ANNOTATIONS_LIMIT)
 
 
 def owners(found: list[Document]) -> Iterator[FieldError]:
-    """Owner references: complete, and one controller at most."""
+    """Yields errors of owner references: each must be complete, and at most one a controller."""
     for index, owner in enumerate(found):
         yield from (
             invalid(f"metadata.ownerReferences[{index}].{key}", "", "must not be empty")
@@ -99,30 +99,30 @@ def owners(found: list[Document]) -> Iterator[FieldError]:
 
 
 def unchanged(field: str, old: Json, new: Json) -> list[FieldError]:
-    """The field may not change."""
+    """Returns an error if an immutable field was changed."""
     return [] if old == new else [invalid(field, new, "field is immutable")]
 
 
 def transport_protocol(protocol: str, field: str) -> list[FieldError]:
-    """One of TCP, UDP and SCTP must be given."""
+    """Returns an error unless the protocol is TCP, UDP or SCTP."""
     if not protocol:
         return [required(field)]
     return [] if protocol in PROTOCOLS else [unsupported(field, protocol, PROTOCOLS)]
 
 
 def port_of_service(port: Document, field: str, *, several: bool) -> Iterator[FieldError]:
-    """The errors of what ports of Services and Endpoints have in common: name, number, protocol."""
+    """Yields errors of the fields that ports of Services and Endpoints share: name, number, protocol."""
     name, number = port.get("name", ""), port.get("port", 0)
     if several and not name:
         yield required(f"{field}.name")
     elif name:
-        yield from checked(f"{field}.name", name, dns_label(name))
-    yield from checked(f"{field}.port", number, port_number(number))
+        yield from field_errors(f"{field}.name", name, dns_label(name))
+    yield from field_errors(f"{field}.port", number, port_number(number))
     yield from transport_protocol(port.get("protocol", ""), f"{field}.protocol")
 
 
 def networks(texts: list[str], field: str, too_many: str, *, canonical: bool = False) -> Iterator[FieldError]:
-    """The errors of a list of CIDRs, one for each family. too_many: the message where there are more."""
+    """Yields errors of a list of CIDRs, at most one for each family. too_many: the message if there are more."""
     parsed = [parse_cidr(text) for text in texts]
     for index, (text, network) in enumerate(zip(texts, parsed, strict=True)):
         if network is None or (canonical and str(network) != text):
@@ -134,10 +134,10 @@ def networks(texts: list[str], field: str, too_many: str, *, canonical: bool = F
 
 
 def validate_data(document: Document) -> Iterator[FieldError]:
-    """Keys and size of a ConfigMap's or Secret's data."""
+    """Yields errors of the keys and the size of a ConfigMap's or Secret's data."""
     parts = [document.get("data") or {}, document.get("binaryData") or {}]
     for key in chain(*parts):
-        yield from checked("data", key, data_key(key))
+        yield from field_errors("data", key, data_key(key))
     yield from (
         invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in parts[0] if key in parts[1]
     )
@@ -146,7 +146,7 @@ def validate_data(document: Document) -> Iterator[FieldError]:
 
 
 def validate_data_update(document: Document, old: Document) -> Iterator[FieldError]:
-    """An immutable one stays as it is; a Secret keeps its type."""
+    """Yields the errors of a change: data marked as immutable must stay, and a Secret's type."""
     yield from validate_data(document)
     yield from unchanged("type", old.get("type"), document.get("type"))
     if old.get("immutable"):

@@ -1,4 +1,4 @@
-"""What `kubectl get` prints of a kind: columns, and texts many kinds show (pkg/printers/internalversion). Pure."""
+"""The columns of `kubectl get`, and texts that many kinds show (pkg/printers/internalversion). Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _SHOWN_ENDPOINTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; `described_by` is the path of the field whose documentation explains it, priority 1 shows with -o wide."""
+    """A column. `described_by`: path of the field whose documentation describes it. `priority` 1: shown only with -o wide."""
 
     name: str
     kind: str = "string"
@@ -26,7 +26,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """Columns and the function that fills them. `named`: a Name column, not listed, comes first."""
+    """Columns and the function that computes their cells. `named`: a Name column, which is not listed, comes first."""
 
     columns: Sequence[Column]
     cells: Cells
@@ -34,7 +34,7 @@ class Printer:
 
 
 def age(timestamp: str | None, now: float) -> str:
-    """A time span as kubectl writes it (duration.HumanDuration): `5s`, `3m20s`, `2d4h`."""
+    """Returns the time since `timestamp` as kubectl prints it (duration.HumanDuration): `5s`, `3m20s`, `2d4h`."""
     if not timestamp:
         return "<unknown>"
     try:
@@ -62,18 +62,18 @@ def age(timestamp: str | None, now: float) -> str:
 
 
 def name_and_age(document: Document, now: float) -> tuple[str, str]:
-    """metadata.name, and how old the object is."""
+    """Returns metadata.name, and the age of the object."""
     meta = document["metadata"]
     return meta.get("name", ""), age(meta.get("creationTimestamp"), now)
 
 
 def pairs(labels: dict[str, str] | None) -> str:
-    """Labels as `key=value`, joined by commas."""
+    """Returns labels as `key=value`, joined by commas."""
     return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
 
 
-def few(texts: list[str]) -> str:
-    """The first three, and how many more there are."""
+def first_three(texts: list[str]) -> str:
+    """Returns the first three texts, and how many more there are."""
     if len(texts) > _SHOWN_ENDPOINTS:
         return f"{','.join(texts[:_SHOWN_ENDPOINTS])} + {len(texts) - _SHOWN_ENDPOINTS} more..."
     return ",".join(texts) or NONE

@@ -1,7 +1,7 @@
-"""What a field can be: the part of Kubernetes' Go types that clients can observe.
+"""The types of fields: the part of Kubernetes' Go types that clients can observe.
 
-Three facts of the Go types decide what a document looks like on the wire: the order of the fields, whether a zero
-value is left out (`omitempty`), and whether "absent" differs from zero (a pointer). Three facts of the tags decide how
+Three facts of the Go types decide the form of a document on the wire: the order of the fields, whether a zero value is
+left out (`omitempty`), and whether an absent value differs from zero (a pointer). Three facts of the tags decide how
 documents merge: the keys of a list, the strategic-merge key, and whether a value is replaced as a whole (atomic).
 """
 
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 
 class Scalar(Enum):
-    """A leaf; the value is the name Go uses in error messages."""
+    """A leaf. The value is Go's name in error messages."""
 
     STRING = "string"
     INT32 = "int32"
@@ -27,9 +27,9 @@ class Scalar(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list. `keys` name the fields that identify an item (listType=map); `is_set`: the item is its own key.
+    """A list. `keys`: the fields that identify an item (listType=map). `is_set`: the item is its own key.
 
-    `merge_key` is the strategic-merge key ("" merges scalars); None replaces the list.
+    `merge_key`: the strategic-merge key ("" merges scalars); None: the list is replaced.
     """
 
     element: "Shape"
@@ -39,13 +39,13 @@ class ListOf:
 
     @property
     def atomic(self) -> bool:
-        """Server-side apply owns the list as a whole."""
+        """Whether server-side apply owns the list as a whole."""
         return not self.keys and not self.is_set
 
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """A map from strings."""
+    """A map with strings as keys."""
 
     value: "Shape"
     atomic: bool = False
@@ -59,18 +59,18 @@ class Field:
     shape: "Shape"
     doc: str
     pointer: bool = False
-    """Zero differs from absent, so a given zero is kept."""
+    """Whether zero differs from absent; then a zero that was sent is kept."""
     always: bool = False
-    """Written even when absent (no omitempty, or a struct by value)."""
+    """Whether it is written even if absent (no omitempty, or a struct by value)."""
     required: bool = False
     default: str = ""
-    """What an absent value counts as when it is part of a list item's identity."""
+    """The value that an absent field has in the identity of a list item."""
     position: int = 0
     """Its place in the wire order."""
     number: int = 0
-    """Its number in protobuf, as the generated.proto files of k8s.io/api have it; 0: not read in that encoding."""
+    """Its number in protobuf, from the generated.proto files of k8s.io/api; 0: not read in that encoding."""
     within: int = 0
-    """The number of the message it is in, where protobuf nests what Go embeds and JSON has in one object; 0: none."""
+    """The number of the message that contains it in protobuf, if Go embeds that struct and JSON does not nest it; else 0."""
 
 
 @dataclass(eq=False, slots=True)
@@ -82,14 +82,14 @@ class Struct:
     doc: str
     atomic: bool = False
     published_as: str = ""
-    """Name within the package where it differs: two packages may use one name."""
+    """Its name within the package if it differs: two packages may use the same name."""
     fields: dict[str, Field] = field(default_factory=dict)
     always: list[Field] = field(default_factory=list)
-    """The fields that are written even when absent."""
+    """The fields that are written even if absent."""
     by_number: dict[int, Field] = field(default_factory=dict)
-    """The fields by their protobuf numbers; empty for a struct that is not read in that encoding."""
+    """The fields by protobuf number; empty for a struct that is not read in that encoding."""
     embedded: dict[int, "Struct"] = field(default_factory=dict)
-    """What protobuf nests and JSON does not: some of the fields, by the number of the message they are in."""
+    """Fields that protobuf nests and JSON does not, by the number of the message that contains them."""
 
     def add(self, item: Field) -> None:
         """Appends a field."""
@@ -112,7 +112,7 @@ Shape: TypeAlias = Scalar | ListOf | MapOf | Struct
 
 
 def go_name(shape: Shape) -> str:
-    """How Go's JSON decoder names the type in its messages."""
+    """Returns the name of the type in messages of Go's JSON decoder."""
     if isinstance(shape, Scalar):
         return shape.value
     if isinstance(shape, ListOf):

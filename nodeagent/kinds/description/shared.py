@@ -1,4 +1,4 @@
-"""Shapes several kinds are made of: metadata and conditions (meta/v1), references (core/v1); and those of answers."""
+"""Schemas that several kinds use: metadata and conditions (meta/v1), references (core/v1); and those of responses."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -52,24 +52,24 @@ Condition = io.k8s.apimachinery.pkg.apis.meta.v1 : Condition contains details fo
 
 ListMeta = io.k8s.apimachinery.pkg.apis.meta.v1 : ListMeta describes metadata that lists have.
   selfLink            string #1 : Deprecated: selfLink is a legacy read-only field that is no longer populated by the system.
-  resourceVersion     string #2 : The version of the list, for a watch to begin from.
-  continue            string #3 : The token of the next page, when there is one.
-  remainingItemCount  *int64 #4 : How many objects are left for further pages, where that is known.
+  resourceVersion     string #2 : The version of the list, from which a watch can start.
+  continue            string #3 : The token of the next page, if there is one.
+  remainingItemCount  *int64 #4 : How many objects are left for further pages, if known.
 
-StatusCause = io.k8s.apimachinery.pkg.apis.meta.v1 : StatusCause says more of one thing that was wrong.
+StatusCause = io.k8s.apimachinery.pkg.apis.meta.v1 : StatusCause describes one cause of an error.
   reason   string #1 : A word for the cause.
   message  string #2 : The cause for people.
-  field    string #3 : The field that it is about.
+  field    string #3 : The field with the error.
 
-StatusDetails = io.k8s.apimachinery.pkg.apis.meta.v1 : StatusDetails says what a Status is about.
+StatusDetails = io.k8s.apimachinery.pkg.apis.meta.v1 : StatusDetails names the object of a Status.
   name               string #1 : The object's name.
   group              string #2 : The group of its resource.
   kind               string #3 : Its resource.
   uid                string #6 : Its identity.
-  causes             [StatusCause] #4 : What was wrong.
-  retryAfterSeconds  int32 #5 : When to come again.
+  causes             [StatusCause] #4 : The causes of the error.
+  retryAfterSeconds  int32 #5 : Seconds after which to retry.
 
-Status = io.k8s.apimachinery.pkg.apis.meta.v1 : Status is the answer to a request that has no object as its result.
+Status = io.k8s.apimachinery.pkg.apis.meta.v1 : Status is the response to a request whose result is not an object.
   metadata  ListMeta #1 : Metadata of lists; empty.
   status    string #2 : Success or Failure.
   message   string #3 : The outcome for people.
@@ -77,7 +77,7 @@ Status = io.k8s.apimachinery.pkg.apis.meta.v1 : Status is the answer to a reques
   details   *StatusDetails #5 : What it is about.
   code      int32 #6 : The HTTP status.
 
-PartialObjectMetadata = io.k8s.apimachinery.pkg.apis.meta.v1 : PartialObjectMetadata is any object without all but its metadata.
+PartialObjectMetadata = io.k8s.apimachinery.pkg.apis.meta.v1 : PartialObjectMetadata is the metadata of any object.
   metadata  ObjectMeta #1 : Standard object's metadata.
 
 LabelSelector = io.k8s.apimachinery.pkg.apis.meta.v1 atomic
@@ -104,9 +104,10 @@ ObjectReference = io.k8s.api.core.v1 atomic : ObjectReference contains enough in
 
 LIST_META: Final = _SHARED["ListMeta"]
 ANSWERS: Final = {name: _SHARED[name] for name in ("Status", "PartialObjectMetadata")}
-"""What a request may be answered with beside objects of its resource, by kind."""
+"""Kinds of responses besides objects of the resource."""
 
 
 def read_shapes(text: str, known: Mapping[str, Struct] = _SHARED) -> Mapping[str, Struct]:
-    """The structs `text` defines and those `known`, by name; it may refer to these. Raises ValueError as `read` does."""
+    """Returns the structs that `text` defines and those of `known`, by name; `text` may refer to these. Raises
+    ValueError as `read` does."""
     return read(text, known)

@@ -1,4 +1,4 @@
-"""The errors clients see: Kubernetes Status objects (meta/v1), with the texts Kubernetes uses.
+"""The errors that clients see: Kubernetes Status objects (meta/v1), with the texts of Kubernetes.
 
 Field errors follow k8s.io/apimachinery/pkg/util/validation/field: their order, their cause types and their wording.
 """
@@ -10,14 +10,14 @@ from typing import Final
 from nodeagent.kinds.description.documents import Document, Json, encode
 
 MOST_ERRORS: Final = 100
-"""Reported for one object; what comes after them need not be looked for."""
+"""The limit for one object; validation stops after it."""
 _LONGEST_VALUE: Final = 1024
-"""Characters of what a client wrote that an error repeats."""
+"""Characters of a client's value that an error repeats."""
 _LONGEST_MESSAGE: Final = 128 * 1024
 
 
 class ApiError(Exception):
-    """A request that failed. `document` is the Status to answer with; `headers` go with it."""
+    """A failed request. `document` is the Status of the response; `headers` are sent with it."""
 
     def __init__(
         self,
@@ -56,9 +56,9 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing wrong with an object. `cause` is the machine-readable kind, `text` what follows the field's name.
+    """One error of an object. `cause`: the machine-readable kind. `text`: what follows the field's name.
 
-    value, supported: of a word that the field cannot hold, and those that it can.
+    value, supported: an unsupported word, and the supported ones.
     """
 
     cause: str
@@ -72,12 +72,12 @@ class FieldError:
 
 
 def excerpt(text: str, longest: int = _LONGEST_VALUE) -> str:
-    """The text, or its beginning where it is long."""
+    """Returns the text, or its beginning if it is long."""
     return text if len(text) <= longest else f"{text[:longest]}..."
 
 
 def shown(value: Json) -> str:
-    """A value as Go prints it inside an error."""
+    """Returns a value as Go prints it in an error."""
     if isinstance(value, str):
         return encode(excerpt(value)).decode()
     if isinstance(value, list | dict):
@@ -88,44 +88,44 @@ def shown(value: Json) -> str:
 
 
 def invalid(field: str, value: Json, detail: str) -> FieldError:
-    """The value is not acceptable."""
+    """The value is not valid."""
     return FieldError("FieldValueInvalid", field, f"Invalid value: {shown(value)}: {detail}")
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    """The field must be given."""
+    """The field is missing."""
     return FieldError("FieldValueRequired", field, f"Required value: {detail}" if detail else "Required value")
 
 
 def duplicate(field: str, value: Json) -> FieldError:
-    """The value may occur once."""
+    """The value may occur only once."""
     return FieldError("FieldValueDuplicate", field, f"Duplicate value: {shown(value)}")
 
 
 def forbidden(field: str, detail: str) -> FieldError:
-    """The field may not be given here."""
+    """The field may not be set here."""
     return FieldError("FieldValueForbidden", field, f"Forbidden: {detail}")
 
 
 def unsupported(field: str, value: Json, supported: Sequence[str]) -> FieldError:
-    """The value is not part of an enumeration."""
+    """The value is not one of an enumeration."""
     names = ", ".join(shown(item) for item in sorted(supported))
     text = f"Unsupported value: {shown(value)}: supported values: {names}"
     return FieldError("FieldValueNotSupported", field, text, value, tuple(supported))
 
 
 def too_many(field: str, count: int, limit: int) -> FieldError:
-    """A list is too long."""
+    """The list is too long."""
     return FieldError("FieldValueTooMany", field, f"Too many: {count}: must have at most {limit} items")
 
 
 def too_long(field: str, limit: int, unit: str = "bytes") -> FieldError:
-    """A text is too long."""
+    """The text is too long."""
     return FieldError("FieldValueTooLong", field, f"Too long: may not be more than {limit} {unit}")
 
 
 def object_invalid(kind: str, name: str, errors: Sequence[FieldError], group: str = "") -> ApiError:
-    """422: the object has these errors; the answer lists the first hundred."""
+    """422: the object has these errors; the response lists the first hundred."""
     more = len(errors) > MOST_ERRORS
     errors, name = errors[:MOST_ERRORS], excerpt(name)
     causes = [{"reason": e.cause, "message": e.text, "field": e.field} for e in errors]
@@ -152,7 +152,7 @@ def _about(resource: str, name: str, group: str = "") -> tuple[str, Document]:
 
 
 def not_found(resource: str, name: str, group: str = "") -> ApiError:
-    """404: no such object."""
+    """404: the object does not exist."""
     subject, details = _about(resource, name, group)
     return ApiError(404, "NotFound", f"{subject} not found", details=details)
 
@@ -164,19 +164,19 @@ def already_exists(resource: str, name: str, group: str = "") -> ApiError:
 
 
 def conflict(resource: str, name: str, why: str, group: str = "") -> ApiError:
-    """409: the object is not in the state the request assumed."""
+    """409: the object is not in the state that the request assumed."""
     subject, details = _about(resource, name, group)
     return ApiError(409, "Conflict", f"Operation cannot be fulfilled on {subject}: {why}", details=details)
 
 
 def modified(resource: str, name: str, group: str = "") -> ApiError:
-    """409: the resourceVersion given is not the latest."""
+    """409: the resourceVersion in the request is not the latest."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(resource, name, why, group)
 
 
 def denied(resource: str, name: str, why: str, group: str = "", causes: Sequence[Document] = ()) -> ApiError:
-    """403: this may not be done."""
+    """403: the request is not allowed."""
     subject, details = _about(resource, name, group)
     if causes:
         details["causes"] = list(causes)
@@ -184,61 +184,61 @@ def denied(resource: str, name: str, why: str, group: str = "", causes: Sequence
 
 
 def forbidden_page(why: str) -> ApiError:
-    """403: a browser asks for a page that may not."""
+    """403: a page of another origin, in a browser, made the request."""
     return ApiError(403, "Forbidden", f"forbidden: {why}", details={})
 
 
 def bad_request(message: str) -> ApiError:
-    """400: the request makes no sense."""
+    """400: the request is not valid."""
     return ApiError(400, "BadRequest", message)
 
 
 def unauthorized() -> ApiError:
-    """401: nobody we know."""
+    """401: the credentials are missing or not known."""
     return ApiError(401, "Unauthorized", "Unauthorized")
 
 
 def method_not_allowed() -> ApiError:
-    """405: the resource has no such verb."""
+    """405: the resource does not support the verb."""
     message = "the server does not allow this method on the requested resource"
     return ApiError(405, "MethodNotAllowed", message, details={})
 
 
 def not_acceptable(message: str) -> ApiError:
-    """406: no form that the client takes is one the server has."""
+    """406: the server supports none of the formats that the client accepts."""
     return ApiError(406, "NotAcceptable", message)
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
-    """415: a body in a format nobody here reads."""
+    """415: the server cannot read the format of the body."""
     message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
     return ApiError(415, "UnsupportedMediaType", message)
 
 
 def body_too_large(limit_bytes: int) -> ApiError:
-    """413: more than the server is willing to read."""
+    """413: the body is larger than the limit."""
     message = f"Request entity too large: limit is {limit_bytes}"
     return ApiError(413, "RequestEntityTooLarge", message)
 
 
 def too_many_values(limit: int) -> ApiError:
-    """413: a body that is small, and holds more than the server is willing to look at."""
+    """413: the body has more values than the limit, although it may be small."""
     return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit} values")
 
 
 def too_many_operations(count: int, limit: int) -> ApiError:
-    """413: a JSON patch longer than Kubernetes carries out."""
+    """413: a JSON patch has more operations than Kubernetes allows."""
     message = f"The allowed maximum operations in a JSON patch is {limit}, got {count}"
     return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {message}")
 
 
 def expired(message: str, metadata: Document | None = None) -> ApiError:
-    """410: the revision asked for is no longer kept."""
+    """410: the requested revision is no longer kept."""
     return ApiError(410, "Expired", message, metadata=metadata)
 
 
 def future_version(asked: int, current: int) -> ApiError:
-    """504: the revision asked for does not exist yet."""
+    """504: the requested revision does not exist yet."""
     return ApiError(
         504,
         "Timeout",
@@ -252,7 +252,7 @@ def future_version(asked: int, current: int) -> ApiError:
 
 
 def internal_error(message: str) -> ApiError:
-    """500: our fault; the text goes to the log and the client."""
+    """500: an error of the server; the text is logged and sent to the client."""
     return ApiError(
         500,
         "InternalError",
@@ -262,7 +262,7 @@ def internal_error(message: str) -> ApiError:
 
 
 def too_many_requests(message: str, seconds: int = 1) -> ApiError:
-    """429: the client is to wait so long and ask again, as client libraries do by themselves."""
+    """429: the client should retry after so many seconds, as client libraries do automatically."""
     return ApiError(
         429,
         "TooManyRequests",

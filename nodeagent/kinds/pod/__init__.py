@@ -1,7 +1,6 @@
-"""Pod (core/v1): here for its addresses, ports, labels and readiness.
+"""Pod (core/v1): used for its addresses, ports, labels and readiness.
 
-All its fields are known, and kept as given: nothing in this control plane runs containers, so nothing could honour or judge
-the others.
+All fields are known and stored as sent: nothing in this server runs containers, so it cannot check or apply the others.
 """
 
 from collections.abc import Iterator
@@ -11,13 +10,13 @@ from nodeagent.kinds.description.documents import Document, Json
 from nodeagent.kinds.description.formats import (
     IP_EXAMPLE,
     PROTOCOLS,
-    checked,
     dns_label,
     dns_subdomain,
+    field_errors,
     port_name,
     port_number,
 )
-from nodeagent.kinds.description.life import Plain
+from nodeagent.kinds.description.life import DefaultLife
 from nodeagent.kinds.description.printing import AGE, NONE, Column, Printer, name_and_age
 from nodeagent.kinds.description.resources import Resource
 from nodeagent.kinds.description.shared import read_shapes
@@ -134,8 +133,8 @@ _DNS = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 
 
 def default_pod_spec(spec: Document, *, is_template: bool = False) -> None:
-    """core/v1 SetDefaults_PodSpec, Container and ContainerPort, as far as clients look at it. In a template a port of the host
-    stays open."""
+    """Sets the defaults that clients read: core/v1 SetDefaults_PodSpec, Container and ContainerPort. A template gets no
+    hostPort."""
     for name, value in (
         ("restartPolicy", "Always"),
         ("dnsPolicy", "ClusterFirst"),
@@ -157,19 +156,19 @@ def default_pod_spec(spec: Document, *, is_template: bool = False) -> None:
 
 
 def default_pod(pod: Document) -> None:
-    """core/v1 SetDefaults_Pod."""
+    """Sets defaults: core/v1 SetDefaults_Pod."""
     default_pod_spec(pod["spec"])
     status = pod["status"]
     first = status.get("podIP")
     if first and [entry["ip"] for entry in status.get("podIPs") or []][:1] != [first]:
-        # They say the same, and podIP wins (Convert_v1_PodStatus_To_core_PodStatus).
+        # If they differ, podIP wins (Convert_v1_PodStatus_To_core_PodStatus).
         status["podIPs"] = [{"ip": first}]
     elif status.get("podIPs") and not first:
         status["podIP"] = status["podIPs"][0]["ip"]
 
 
 def validate_pod_spec(spec: Document, at: str) -> Iterator[FieldError]:
-    """Containers with unique names and valid ports; names that are names. `at`: the path of the spec in its object."""
+    """Yields errors of containers, their ports, and names. `at`: the path of the spec in its object."""
     containers: list[Document] = spec.get("containers") or []
     if not containers:
         yield required(f"{at}.containers")
@@ -177,7 +176,7 @@ def validate_pod_spec(spec: Document, at: str) -> Iterator[FieldError]:
     for index, container in enumerate(containers):
         field = f"{at}.containers[{index}]"
         name = container.get("name", "")
-        yield from checked(f"{field}.name", name, dns_label(name)) if name else [required(f"{field}.name")]
+        yield from field_errors(f"{field}.name", name, dns_label(name)) if name else [required(f"{field}.name")]
         yield from [duplicate(f"{field}.name", name)] if name and name in names else []
         names.add(name)
         if not container.get("image"):
@@ -186,17 +185,17 @@ def validate_pod_spec(spec: Document, at: str) -> Iterator[FieldError]:
             container.get("ports") or [], f"{field}.ports", shared=spec.get("hostNetwork", False)
         )
     if spec.get("nodeName"):
-        yield from checked(f"{at}.nodeName", spec["nodeName"], dns_subdomain(spec["nodeName"]))
+        yield from field_errors(f"{at}.nodeName", spec["nodeName"], dns_subdomain(spec["nodeName"]))
     for part, known in (("restartPolicy", _RESTARTS), ("dnsPolicy", _DNS)):
         if spec.get(part) not in known:
             yield unsupported(f"{at}.{part}", spec.get(part, ""), known)
     for part in ("hostname", "subdomain"):
         if spec.get(part):
-            yield from checked(f"{at}.{part}", spec[part], dns_label(spec[part]))
+            yield from field_errors(f"{at}.{part}", spec[part], dns_label(spec[part]))
 
 
 def validate_pod(pod: Document) -> Iterator[FieldError]:
-    """Its spec; addresses that are addresses."""
+    """Yields the errors of the spec and of the pod's addresses."""
     yield from validate_pod_spec(pod["spec"], "spec")
     yield from (
         invalid(f"status.podIPs[{index}]", entry["ip"], IP_EXAMPLE)
@@ -210,10 +209,10 @@ def _container_ports(ports: list[Document], field: str, *, shared: bool) -> Iter
     for index, port in enumerate(ports):
         at = f"{field}[{index}]"
         name = port.get("name", "")
-        yield from checked(f"{at}.name", name, port_name(name)) if name else []
+        yield from field_errors(f"{at}.name", name, port_name(name)) if name else []
         yield from [duplicate(f"{at}.name", name)] if name and name in names else []
         names.add(name)
-        yield from checked(f"{at}.containerPort", port["containerPort"], port_number(port["containerPort"]))
+        yield from field_errors(f"{at}.containerPort", port["containerPort"], port_number(port["containerPort"]))
         if port.get("protocol") not in PROTOCOLS:
             yield unsupported(f"{at}.protocol", port.get("protocol", ""), PROTOCOLS)
         if shared and port.get("hostPort") not in (None, 0, port["containerPort"]):
@@ -222,11 +221,13 @@ def _container_ports(ports: list[Document], field: str, *, shared: bool) -> Iter
 
 
 def validate_pod_update(pod: Document, old: Document) -> Iterator[FieldError]:
-    """A pod stays what it is: containers' names and ports, and the node once bound."""
+    """Yields the errors of a change: containers' names and ports are immutable, and the node once it is set."""
     yield from validate_pod(pod)
     spec, before = pod["spec"], old["spec"]
     bound = before.get("nodeName") and before.get("nodeName") != spec.get("nodeName")
-    if bound or [_frozen(c) for c in spec["containers"] or []] != [_frozen(c) for c in before["containers"] or []]:
+    if bound or [_immutable_part(c) for c in spec["containers"] or []] != [
+        _immutable_part(c) for c in before["containers"] or []
+    ]:
         why = (
             "pod updates may not change fields other than `spec.containers[*].image`,"
             "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing"
@@ -235,24 +236,24 @@ def validate_pod_update(pod: Document, old: Document) -> Iterator[FieldError]:
         yield forbidden("spec", why)
 
 
-def _frozen(container: Document) -> Document:
+def _immutable_part(container: Document) -> Document:
     return {name: value for name, value in container.items() if name not in ("image", "resources")}
 
 
-class PodLife(Plain):
-    """A new pod is pending, whatever its creator says."""
+class PodLife(DefaultLife):
+    """A new pod is pending, whatever status its creator sends."""
 
     def __init__(self) -> None:
         super().__init__(has_status=True)
 
     def prepare_create(self, document: Document) -> None:
-        """Pending; the QoS class is that of a pod without resources unless it has some."""
+        """Sets the phase Pending, and the QoS class by whether a container has resources."""
         asks = [container.get("resources") or {} for container in document["spec"].get("containers") or []]
         quality = "Burstable" if any(ask.get("limits") or ask.get("requests") for ask in asks) else "BestEffort"
         document["status"] = {"phase": "Pending", "qosClass": quality}
 
     def grace_seconds(self, live: Document, asked: int | None) -> int:
-        """None for one that never ran or has ended (pkg/registry/core/pod CheckGracefulDelete)."""
+        """Returns 0 for a pod that never ran or has ended (pkg/registry/core/pod CheckGracefulDelete)."""
         spec, status = live["spec"], live["status"]
         if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
             return 0
@@ -265,16 +266,16 @@ def _cells(document: Document, now: float) -> list[Json]:
     spec, status = document["spec"], document["status"]
     containers = status.get("containerStatuses") or []
     ready = sum(1 for c in containers if c.get("ready"))
-    said = status.get("reason") or status.get("phase") or "Unknown"
+    state = status.get("reason") or status.get("phase") or "Unknown"
     if document["metadata"].get("deletionTimestamp"):
-        said = "Terminating"
+        state = "Terminating"
     restarts = sum(int(c.get("restartCount", 0)) for c in containers)
     addresses = [entry["ip"] for entry in status.get("podIPs") or []]
     gates = spec.get("readinessGates") or []
     return [
         name,
         f"{ready}/{len(spec.get('containers') or [])}",
-        said,
+        state,
         str(restarts),
         old,
         addresses[0] if addresses else NONE,
@@ -326,7 +327,7 @@ ROWS = (
             "status.nominatedNodeName",
             "spec.host",
         ),
-        # Releases before 1.0 called it so; of podIPs kube-apiserver keeps nothing to select by.
+        # spec.host is the name before 1.0; kube-apiserver treats status.podIPs as always empty.
         field_sources={"spec.host": ("spec.nodeName",), "status.podIPs": ()},
         storage_hash="xPOwRZ+Yhw8=",
         own_life=PodLife(),

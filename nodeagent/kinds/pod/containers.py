@@ -1,4 +1,4 @@
-"""The shapes of a pod's containers."""
+"""The schemas of a pod's containers."""
 
 from nodeagent.kinds.description.shared import read_shapes
 from nodeagent.kinds.pod import volumes

@@ -1,4 +1,4 @@
-"""The shapes of what says where a pod may run. Nothing is scheduled here: they are kept and shown as they are given."""
+"""The schemas of scheduling constraints. Nothing is scheduled here: they are stored and shown as sent."""
 
 from nodeagent.kinds.description.shared import read_shapes
 

@@ -1,4 +1,4 @@
-"""The shapes of a pod's status."""
+"""The schemas of a pod's status."""
 
 from nodeagent.kinds.description.shared import read_shapes
 from nodeagent.kinds.pod import containers

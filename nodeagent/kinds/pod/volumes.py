@@ -1,4 +1,4 @@
-"""The shapes of a pod's volumes. No volume is mounted here: they are kept and shown as they are given."""
+"""The schemas of a pod's volumes. No volume is mounted here: they are stored and shown as sent."""
 
 from nodeagent.kinds.description.shared import read_shapes
 

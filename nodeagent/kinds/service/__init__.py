@@ -1,4 +1,5 @@
-"""Service (core/v1): row, shape, defaults and columns. `validation` says what is accepted, `addresses` what it needs of addresses and ports, `life` how both are part of a write."""
+"""Service (core/v1): row, schema, defaults and columns. `validation` has its rules, `kept_addresses` which addresses
+and ports it needs or keeps, `life` how both are part of a write."""
 
 from nodeagent.kinds.description.documents import Document, Json
 from nodeagent.kinds.description.formats import dns_label
@@ -72,7 +73,7 @@ Service = io.k8s.api.core.v1 : Service is a named abstraction of software servic
 
 
 def default_service(service: Document) -> None:
-    """core/v1 SetDefaults_Service. Address families are the allocation's business."""
+    """Sets defaults: core/v1 SetDefaults_Service. Address families are set by the allocation."""
     spec = service["spec"]
     spec.setdefault("sessionAffinity", "None")
     kind = spec.setdefault("type", "ClusterIP")

@@ -1,4 +1,4 @@
-"""What of addresses and ports a Service has, and keeps from the spec before: pkg/registry/core/service. Pure."""
+"""The addresses and ports that a Service has, and those it keeps in an update: pkg/registry/core/service. Pure."""
 
 from nodeagent.kinds.description.address_texts import parse_ip
 from nodeagent.kinds.description.documents import Document, Json
@@ -7,9 +7,10 @@ HEADLESS = "None"
 
 
 def carry_over(new: Document, old: Document) -> None:
-    """Before validating an update: keeps allocated values the client left out, drops those its new type has no use for."""
+    """Before an update is validated: keeps allocated values that the client left out, and drops those that the new type
+    does not use."""
     spec, before = new["spec"], old["spec"]
-    _keep_spelling(spec, before)
+    _keep_stored_form(spec, before)
     if spec.get("type") == "ExternalName":
         if before.get("type") != "ExternalName":
             for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
@@ -21,12 +22,12 @@ def carry_over(new: Document, old: Document) -> None:
         _keep_node_ports(spec, before)
     if needs_health_check(spec) and needs_health_check(before) and not spec.get("healthCheckNodePort"):
         spec["healthCheckNodePort"] = before.get("healthCheckNodePort", 0)
-    _drop_useless(spec, before)
+    _drop_unused(spec, before)
     sync_first_address(spec, before)
 
 
 def sync_first_address(spec: Document, before: Document | None = None) -> None:
-    """`clusterIP` and the first of `clusterIPs` are one value; whichever the client changed wins."""
+    """Makes `clusterIP` equal to the first of `clusterIPs`; the one that the client changed wins."""
     first, addresses = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
     old_first = (before or {}).get("clusterIP", "")
     if first and not addresses:
@@ -40,8 +41,8 @@ def sync_first_address(spec: Document, before: Document | None = None) -> None:
             spec.pop("clusterIPs", None)
 
 
-def _keep_spelling(spec: Document, before: Document) -> None:
-    """An address that is written in another way than it is stored is the same address."""
+def _keep_stored_form(spec: Document, before: Document) -> None:
+    """Keeps the stored form of an address that the client wrote in another form."""
     if _same_address(spec.get("clusterIP"), before.get("clusterIP")):
         spec["clusterIP"] = before["clusterIP"]
     old = before.get("clusterIPs") or []
@@ -68,7 +69,7 @@ def _keep_cluster_ip(spec: Document, before: Document) -> None:
 
 
 def _keep_node_ports(spec: Document, before: Document) -> None:
-    """A port that has no node port gets that of the port of its name, unless another one asks for it."""
+    """Gives a port without node port that of the old port with the same name, unless another port requests it."""
     old = {port.get("name", ""): port.get("nodePort", 0) for port in before.get("ports") or []}
     asked = {port.get("nodePort") for port in spec.get("ports") or []}
     for port in spec.get("ports") or []:
@@ -77,8 +78,8 @@ def _keep_node_ports(spec: Document, before: Document) -> None:
             port["nodePort"] = kept
 
 
-def _drop_useless(spec: Document, before: Document) -> None:
-    """dropTypeDependentFields: a value that came with the old type goes with it, unless the client changed it."""
+def _drop_unused(spec: Document, before: Document) -> None:
+    """dropTypeDependentFields: drops values that the new type does not use, unless the client changed them."""
     if _may_have_node_ports(before) and not _may_have_node_ports(spec):
         old = {port.get("nodePort") for port in before.get("ports") or []}
         ports = spec.get("ports") or []
@@ -104,25 +105,26 @@ def _may_have_node_ports(spec: Document) -> bool:
 
 
 def needs_node_ports(spec: Document) -> bool:
-    """The type has node ports (a load balancer may decline them)."""
+    """Returns whether the Service has node ports (a load balancer may decline them)."""
     if spec.get("type") == "NodePort":
         return True
     return bool(spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False)
 
 
 def needs_health_check(spec: Document) -> bool:
+    """Returns whether the Service has a health check node port."""
     return bool(spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local")
 
 
 def addresses_of(service: Document | None) -> set[str]:
-    """The cluster addresses a service holds."""
+    """Returns the cluster addresses that a Service has."""
     if service is None or service["spec"].get("type") == "ExternalName":
         return set()
     return {address for address in service["spec"].get("clusterIPs") or [] if address != HEADLESS}
 
 
 def node_ports_of(service: Document | None) -> set[int]:
-    """The node ports a service holds, its health check port among them."""
+    """Returns the node ports that a Service has, including its health check port."""
     if service is None:
         return set()
     spec = service["spec"]

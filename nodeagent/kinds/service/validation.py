@@ -1,4 +1,4 @@
-"""Services: pkg/apis/core/validation ValidateService, ValidateServiceCreate and ValidateServiceUpdate."""
+"""Validation of Services: pkg/apis/core/validation ValidateService, ValidateServiceCreate and ValidateServiceUpdate."""
 
 from collections.abc import Iterator
 
@@ -7,8 +7,8 @@ from nodeagent.kinds.description.documents import Document, Json
 from nodeagent.kinds.description.formats import (
     PORT_RANGE,
     PROTOCOLS,
-    checked,
     dns_subdomain,
+    field_errors,
     port_name,
     port_number,
     qualified_name,
@@ -39,11 +39,11 @@ WORDS = {
     "spec.trafficDistribution": _DISTRIBUTIONS,
     "status.loadBalancer.ingress.ipMode": _IP_MODES,
 }
-"""What of these fields is accepted."""
+"""The accepted values of these fields."""
 
 
 def validate_service(service: Document) -> Iterator[FieldError]:
-    """The errors of a defaulted service, metadata apart."""
+    """Yields the errors of a Service with defaults, except those of its metadata."""
     spec = service["spec"]
     yield from _kind(spec)
     yield from _headless(spec)
@@ -59,18 +59,18 @@ def validate_service(service: Document) -> Iterator[FieldError]:
 
 
 def validate_service_update(service: Document, old: Document) -> Iterator[FieldError]:
-    """The errors of a change."""
+    """Yields the errors of a change, then those of the new Service."""
     spec, before = service["spec"], old["spec"]
     if _has_cluster_ip(spec) and _has_cluster_ip(before):
-        yield from _frozen_addresses(spec, before)
-    yield from _frozen_check(spec, before)
+        yield from _unchanged_addresses(spec, before)
+    yield from _unchanged_health_check(spec, before)
     balancer = spec.get("loadBalancerClass")
     if before.get("type") == spec.get("type") == "LoadBalancer" and before.get("loadBalancerClass") != balancer:
         yield invalid("spec.loadBalancerClass", balancer, "may not change once set")
     yield from validate_service(service)
 
 
-def _frozen_addresses(spec: Document, before: Document) -> list[FieldError]:
+def _unchanged_addresses(spec: Document, before: Document) -> list[FieldError]:
     errors = (
         unchanged("spec.clusterIP", before.get("clusterIP"), spec.get("clusterIP")) if before.get("clusterIP") else []
     )
@@ -87,7 +87,7 @@ def _frozen_addresses(spec: Document, before: Document) -> list[FieldError]:
     return errors
 
 
-def _frozen_check(spec: Document, before: Document) -> list[FieldError]:
+def _unchanged_health_check(spec: Document, before: Document) -> list[FieldError]:
     kept = all(s.get("type") == "LoadBalancer" and s.get("externalTrafficPolicy") == "Local" for s in (spec, before))
     if not kept or spec.get("healthCheckNodePort", 0) == before.get("healthCheckNodePort", 0):
         return []
@@ -113,7 +113,7 @@ def _headless(spec: Document) -> list[FieldError]:
 
 
 def warn_of_service(service: Document) -> list[str]:
-    """What Kubernetes advises against (pkg/api/service/warnings.go)."""
+    """Returns warnings about what Kubernetes advises against (pkg/api/service/warnings.go)."""
     return ["spec.externalIPs is deprecated"] if service["spec"].get("externalIPs") else []
 
 
@@ -146,11 +146,11 @@ def _port(port: Document, field: str, *, several: bool, kind: str) -> list[Field
     errors = list(port_of_service(port, field, several=several))
     target = port.get("targetPort", 0)
     if isinstance(target, str):
-        errors += checked(f"{field}.targetPort", target, port_name(target))
+        errors += field_errors(f"{field}.targetPort", target, port_name(target))
     else:
-        errors += checked(f"{field}.targetPort", target, port_number(target))
+        errors += field_errors(f"{field}.targetPort", target, port_number(target))
     if port.get("appProtocol"):
-        errors += checked(f"{field}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
+        errors += field_errors(f"{field}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
     node_port = port.get("nodePort", 0)
     if node_port and kind in ("ClusterIP", "ExternalName"):
         errors.append(forbidden(f"{field}.nodePort", f"may not be used when `type` is '{kind}'"))
@@ -197,7 +197,7 @@ def _external_name(spec: Document) -> list[FieldError]:
         errors.append(forbidden("spec.clusterIPs", "may not be set for ExternalName services"))
     if not name:
         return [*errors, required("spec.externalName")]
-    return errors + checked("spec.externalName", name, dns_subdomain(name.removesuffix(".")))
+    return errors + field_errors("spec.externalName", name, dns_subdomain(name.removesuffix(".")))
 
 
 def _cluster_addresses(spec: Document) -> Iterator[FieldError]:
@@ -260,7 +260,7 @@ def _load_balancer(spec: Document) -> Iterator[FieldError]:
     if spec.get("loadBalancerClass") is not None and not is_balanced:
         yield forbidden("spec.loadBalancerClass", "may only be used when `type` is 'LoadBalancer'")
     elif spec.get("loadBalancerClass") is not None:
-        yield from checked(
+        yield from field_errors(
             "spec.loadBalancerClass", spec["loadBalancerClass"], qualified_name(spec["loadBalancerClass"])
         )
     allocate = spec.get("allocateLoadBalancerNodePorts")
@@ -313,4 +313,4 @@ def _ingress(service: Document) -> Iterator[FieldError]:
         if mode is not None and not address:
             yield forbidden(f"{field}.ipMode", "may not be specified when `ip` is not set")
         if entry.get("hostname"):
-            yield from checked(f"{field}.hostname", entry["hostname"], dns_subdomain(entry["hostname"]))
+            yield from field_errors(f"{field}.hostname", entry["hostname"], dns_subdomain(entry["hostname"]))
