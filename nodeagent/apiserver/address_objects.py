@@ -15,8 +15,7 @@ _TIME: Final = "2000-01-01T00:00:00Z"
 
 
 class AddressObjects:
-    """Builds IPAddress objects of allocated addresses from a template: every new Service needs one. `clock`: seconds
-    since 1970."""
+    """Builds IPAddress objects of allocated addresses from a template, one for each new Service. `clock`: seconds since 1970."""
 
     def __init__(self, uid: Callable[[], str], clock: Callable[[], float]) -> None:
         self._uid = uid
@@ -37,8 +36,7 @@ class AddressObjects:
 
 
 def _template(family: str) -> bytes:
-    """Returns an encoded IPAddress with %b for name, UID, creation time, the owner's time, and the Service's namespace
-    and name."""
+    """Returns an encoded IPAddress with %b for name, UID, creation time, the owner's time, and the Service's path."""
     labels = {
         "ipaddress.kubernetes.io/ip-family": family,
         "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",

@@ -1,5 +1,5 @@
-"""Composition of the API server: the only module that builds its parts. They start in the order in which they are
-built, and stop in reverse."""
+"""Composition of the API server: the only module that builds its parts. They start in the order of this code and stop in
+reverse."""
 
 import asyncio
 import logging
@@ -149,8 +149,7 @@ class ApiServer:
         self._stop.set()
 
     async def run(self) -> None:
-        """Serves. Raises SettingsRefused, CertificateFailed, StorageFailed or OSError if it cannot start, LeftBehind if it
-        cannot continue."""
+        """Serves. Raises SettingsRefused, CertificateFailed, StorageFailed or OSError at the start, LeftBehind if it loses track."""
         async with AsyncExitStack() as stack:
             catalog = self._catalog
             store, shared = await self._open(stack, catalog)

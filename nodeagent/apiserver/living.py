@@ -1,9 +1,8 @@
 """The API servers that are live on a store: those of this program, and on an etcd also kube-apiservers.
 
-Each server of this program keeps a record with its port and options. kube-apiserver keeps a master lease, an Endpoints
-object under the server's address that expires (pkg/controlplane/reconcilers/lease.go), and writes the endpoints of the
-`kubernetes` Service from these. On an etcd a server of this program keeps such a lease, too, so that both kinds of
-server count each other.
+Each server of this program keeps a record with its port and options. kube-apiserver keeps a master lease, an Endpoints object
+under the server's address that expires (pkg/controlplane/reconcilers/lease.go), and writes the endpoints of the `kubernetes`
+Service from these. On an etcd a server of this program keeps such a lease, too, so that both kinds of server count each other.
 """
 
 from collections.abc import Mapping

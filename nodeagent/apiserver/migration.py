@@ -19,8 +19,7 @@ _NOT_MOVED: Final = frozenset({SERVERS, MASTER_LEASES, RANGE_ALLOCATIONS, NODE_P
 
 @dataclass(slots=True)
 class Moved:
-    """How many objects were written, and how many existed already with the same content. `different`: exist with
-    another content."""
+    """How many objects were written, and how many existed with the same content. `different`: exist with another content."""
 
     written: int = 0
     same: int = 0

@@ -68,8 +68,7 @@ class Scrapes:
         return await self.text_of(self._instruments())
 
     async def text_of(self, instruments: Iterable[Instrument]) -> bytes:
-        """Returns the text of these metrics. Copies the values here and renders them in a thread, so that the loop does
-        not wait."""
+        """Returns the text of these metrics. Copies their values here and renders them in a thread, outside the loop."""
         copied = [copy_of(one) for one in instruments]
         return await asyncio.to_thread(self._write, copied)
 

@@ -1,5 +1,4 @@
-"""A temporary directory for the keys of a server without a data directory; removed when it ends, or at the start of the
-next server."""
+"""A temporary directory for the keys of a server without a data directory; removed at its end, or by the next server."""
 
 import contextlib
 import fcntl
@@ -41,8 +40,7 @@ def remove_left_behind() -> None:
 
 
 def _lock(path: Path) -> int | None:
-    """Returns a descriptor that locks the directory, or None if it is another user's, locked by a running server, or
-    was removed."""
+    """Returns a descriptor that locks the directory; None if it is another user's, locked by a live server, or missing."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

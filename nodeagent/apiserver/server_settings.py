@@ -26,8 +26,7 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = 6443
     data_dir: Path | None = None
-    """For data that outlives the server: its keys, and the objects unless they are stored elsewhere. None: everything
-    is in memory."""
+    """For the server's keys, and its objects unless they are stored elsewhere. None: everything is in memory."""
     in_memory: bool = False
     """Keep objects in memory although there is a data directory."""
     etcd: EtcdSettings | None = None

@@ -23,8 +23,8 @@ _DUAL_STACK_FIELDS = {"clusterIPs": ("cluster IP", "cluster IPs"), "ipFamilies":
 
 
 def allocate(allocator: Allocator, service: Document | None, old: Document | None) -> Reservation:
-    """Completes `service` with addresses and ports and returns their reservation; `service` is None if it is deleted.
-    Raises AllocationRefused; then nothing stays reserved."""
+    """Completes `service` with addresses and ports and returns their reservation; `service` is None if it is deleted. Raises
+    AllocationRefused; then nothing stays reserved."""
     reservation = Reservation()
     try:
         if service is not None:
@@ -74,8 +74,7 @@ def _choose_families(allocator: Allocator, spec: Document, before: Document) -> 
 
 
 def _keeps_families(spec: Document, before: Document) -> bool:
-    """Returns whether a Service that prefers dual stack is unchanged: it keeps its families, even if the server got a
-    further range."""
+    """Returns whether a Service prefers dual stack and is unchanged: it keeps its families, even if a range was added."""
     return spec.get("ipFamilyPolicy") == "PreferDualStack" and all(
         spec.get(name) == before.get(name) for name in ("type", "ipFamilyPolicy", *_DUAL_STACK_FIELDS)
     )

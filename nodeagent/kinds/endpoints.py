@@ -1,5 +1,4 @@
-"""Endpoints (core/v1): the addresses of a Service in the form before EndpointSlices. Rules: pkg/apis/core/validation
-ValidateEndpoints."""
+"""Endpoints (core/v1): addresses of a Service before EndpointSlices. Rules: pkg/apis/core/validation ValidateEndpoints."""
 
 from collections.abc import Iterator
 

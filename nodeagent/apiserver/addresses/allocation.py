@@ -1,9 +1,8 @@
 """Allocates cluster addresses and node ports, with one holder each, recorded in the store.
 
-An address is an IPAddress object, a node port is a bit of one RangeAllocation, as in kube-apiserver; both are written
-in the transaction that writes the Service, so Service and record cannot differ after a crash. Between choice and
-commit, a value is reserved in memory against other requests; another server on the same store detects a conflict at its
-commit.
+An address is an IPAddress object, a node port is a bit of one RangeAllocation, as in kube-apiserver; both are written in the
+transaction that writes the Service, so Service and record cannot differ after a crash. Between choice and commit, a value is
+reserved in memory against other requests; another server on the same store detects a conflict at its commit.
 """
 
 import asyncio
@@ -63,8 +62,7 @@ class Allocator:
 
     describe: returns the IPAddress object for (address, namespace, name) as a draft.
     kept: addresses that only one Service (`namespace/name`) may have, so that it gets them again after a deletion.
-    has_predecessors: returns whether a server of the previous version is live, which knows only its own records of node
-    ports.
+    has_predecessors: returns whether a server of the previous version is live, which knows only its own records of node ports.
     """
 
     def __init__(
@@ -155,8 +153,7 @@ class Allocator:
         reservation.freed_ports.add(port)
 
     def record_ports(self, reservation: Reservation) -> list[Change]:
-        """Returns the change of the bitmap, from its present state. Raises Precondition if another server allocated one
-        of the ports."""
+        """Returns the change of the latest bitmap. Raises Precondition if another server allocated one of the ports."""
         try:
             record, bitmap = self._bitmap()
         except Unavailable:

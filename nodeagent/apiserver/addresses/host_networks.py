@@ -5,11 +5,10 @@ from pathlib import Path
 
 
 def connected_networks(proc: Path = Path("/proc/net")) -> list[str]:
-    """Returns the CIDRs of the main table's routes without a gateway, and of IPv6 addresses with a prefix length below
-    128.
+    """Returns the CIDRs of the main table's routes without a gateway, and of IPv6 addresses with a prefix length below 128.
 
-    The addresses of Services, which an agent adds to this machine one by one, are not included. Unreadable files count
-    as empty.
+    The addresses of Services, which an agent adds to this machine one by one, are not included. Unreadable files count as
+    empty.
     """
     return sorted({*_ipv4(_lines(proc / "route")), *_ipv6(_lines(proc / "if_inet6"))})
 

@@ -1,7 +1,6 @@
 """The set of allocated node ports in kube-apiserver's form: a RangeAllocation whose data is a bitmap. Pure.
 
-pkg/registry/core/service/allocator: bit n is the n-th port of the range, in the bytes of one number, the highest byte
-first.
+pkg/registry/core/service/allocator: bit n is the n-th port of the range, in the bytes of one number, the highest byte first.
 """
 
 from base64 import b64decode, b64encode

@@ -1,8 +1,7 @@
-"""The addresses and ports that may be allocated, and the order in which they are tried. Pure (randomness is an
-argument).
+"""The addresses and ports that may be allocated, and the order in which they are tried. Pure (randomness is an argument).
 
-The lower part of a range is left to clients that request a certain value, so that random picks rarely take it first
-(KEP-3070 for addresses, KEP-3668 for node ports).
+The lower part of a range is left to clients that request a certain value, so that random picks rarely take it first (KEP-3070
+for addresses, KEP-3668 for node ports).
 """
 
 import re

@@ -1,7 +1,7 @@
 """The ranges of cluster addresses: those the server was started with, and those of further ServiceCIDRs (KEP-1880).
 
-A ServiceCIDR is used from its creation on, unless it is being deleted or is not ready; addresses that were allocated
-from it stay. The families of Services are those the server was started with, so a range of another family is not used.
+A ServiceCIDR is used from its creation on, unless it is being deleted or is not ready; addresses that were allocated from it
+stay. The families of Services are those the server was started with, so a range of another family is not used.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
-"""Tokens of service accounts: JSON Web Tokens (RFC 7519), signed with HMAC and SHA-256 by the server, which alone can
-verify them.
+"""Tokens of service accounts: JSON Web Tokens (RFC 7519), signed with HMAC and SHA-256 by the server, which alone can verify
+them.
 
 PyJWT makes and checks them, except for the time: that is compared with the server's own clock.
 
-A token is valid until it expires or its account is deleted; an account created again under the same name does not
-accept it. Its user has the role of a reader: accounts have no roles of their own here.
+A token is valid until it expires or its account is deleted; an account created again under the same name does not accept it.
+Its user has the role of a reader: accounts have no roles of their own here.
 """
 
 from collections.abc import Callable, Sequence
@@ -91,8 +91,8 @@ class AccountTokens:
 
 
 class BearerTokens:
-    """Finds the user of a token: from the static file or, if it is an account's token, from the account. `exists`
-    returns whether an account is still present with the same UID."""
+    """Finds the user of a token: from the static file or, if it is an account's token, from the account. `exists` returns
+    whether an account is still present with the same UID."""
 
     def __init__(self, static: TokenReader, accounts: AccountTokens, exists: Callable[[Account], bool]) -> None:
         self._static = static

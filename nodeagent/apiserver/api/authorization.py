@@ -1,9 +1,8 @@
 """Authentication and authorisation: who the client is, and what it may do. Pure.
 
-Four roles: an administrator may do everything; an agent may read what agents follow, write Events and keep a Lease of
-its own name; a reader may read everything that is not confidential (Secrets); and everybody may check whether the
-server is alive. There is no finer authorisation: a lab or a single machine has no use for RBAC, and an incomplete one
-would mislead.
+Four roles: an administrator may do everything; an agent may read what agents follow, write Events and keep a Lease of its own
+name; a reader may read everything that is not confidential (Secrets); and everybody may check whether the server is alive.
+There is no finer authorisation: a lab or a single machine has no use for RBAC, and an incomplete one would mislead.
 """
 
 import hmac
@@ -67,8 +66,7 @@ def role_of(groups: Sequence[str]) -> Role:
 def user_of(
     name: str, groups: Sequence[str], *, uid: str = "", extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 ) -> User:
-    """Returns the user with the role that its groups grant. A service account without groups is put into the groups of
-    service accounts."""
+    """Returns the user with the role of its groups. A service account without groups gets the groups of service accounts."""
     if name == ANONYMOUS.name:
         return ANONYMOUS
     if name.startswith(_ACCOUNT) and not groups:
@@ -103,8 +101,7 @@ class TokenReader(Protocol):
 
 
 def authenticate(header: str, tokens: TokenReader, certificate: User | None) -> User:
-    """Returns the user of a request: by its token, else its client certificate, else anonymous. Raises ApiError 401 for
-    a wrong token."""
+    """Returns the user of a request: by token, else client certificate, else anonymous. Raises ApiError 401 for a wrong token."""
     scheme, _, token = header.partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         # A token is ASCII (RFC 6750); compare_digest accepts no other text.

@@ -1,8 +1,8 @@
 """Limits the memory for request bodies that arrive or are worked on, for each user and in all.
 
-Room is taken for bytes that arrived, never for bytes that were announced. A body for which there is no room waits, and
-no more of it is read. The oldest body of each user is always read, so no user waits for bodies of other users, and
-bodies do not wait for each other. A client has to send at a minimum rate.
+Room is taken for bytes that arrived, never for bytes that were announced. A body for which there is no room waits, and no more
+of it is read. The oldest body of each user is always read, so no user waits for bodies of other users, and bodies do not wait
+for each other. A client has to send at a minimum rate.
 """
 
 import asyncio
@@ -21,8 +21,7 @@ _MOST_BYTES_OF_A_USER: Final = 8 * 1024 * 1024
 
 
 class BodyRoom:
-    """most_bytes: limit for all bodies. of_a_user: limit for the bodies of one user. The oldest body of each user may
-    exceed both."""
+    """most_bytes: limit for all bodies. of_a_user: for those of one user. The oldest body of each user may exceed both."""
 
     def __init__(
         self,

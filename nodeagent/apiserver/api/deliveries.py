@@ -1,7 +1,7 @@
 """A queue of watchers with undelivered events; it is served for some milliseconds at a time.
 
-A change that thousands of watchers wait for does not wake thousands of tasks: the event is written to each connection
-directly. Between two turns the loop answers other requests.
+A change that thousands of watchers wait for does not wake thousands of tasks: the event is written to each connection directly.
+Between two turns the loop answers other requests.
 """
 
 import asyncio

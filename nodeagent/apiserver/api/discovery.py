@@ -96,8 +96,8 @@ def _kind_of(part: Part) -> Document:
 
 
 def wants_aggregated(accept: str) -> bool:
-    """Returns whether the client accepts all resources in one document, in version 2; like kube-apiserver 1.36, no
-    earlier one is served. Raises ApiError 406 if the client accepts no media type that is served."""
+    """Returns whether the client accepts all resources in one document, in version 2; like kube-apiserver 1.36, no earlier one
+    is served. Raises ApiError 406 if the client accepts no media type that is served."""
     entries = parse_accept(accept)
     if any([entry.parameters.get(name) for name in ("as", "v", "g")] == [_LIST, "v2", _GROUP] for entry in entries):
         return True

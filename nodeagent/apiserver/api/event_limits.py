@@ -31,8 +31,8 @@ class EventRate:
         self._buckets: dict[str, _Bucket] = {}
 
     def take(self, user: str, size_bytes: int, now: float) -> float:
-        """Returns 0 and takes the units if the user may write this much now; otherwise the seconds until then. An Event
-        of more units than a burst counts as one burst. `now` is in monotonic seconds."""
+        """Returns 0 and takes the units if the user may write this much now; otherwise the seconds until then. An Event of more
+        units than a burst counts as one burst. `now` is in monotonic seconds."""
         self._drop_full_buckets(now)
         bucket = self._buckets.setdefault(user, _Bucket(self._burst, now))
         bucket.left = min(self._burst, bucket.left + (now - bucket.at) * self._a_second)

@@ -197,8 +197,8 @@ class ApiHandler:
                 self._admission.end(peer)
 
     def _admit_user(self, peer: object, user: User) -> bool:
-        """Returns whether the user has shown credentials; then the connection no longer counts as a stranger's. Raises
-        ApiError 429 if the user has too many connections."""
+        """Returns whether the user has shown credentials; then the connection no longer counts as a stranger's. Raises ApiError
+        429 if the user has too many connections."""
         if user is ANONYMOUS:
             return False
         if not self._admission.begin(peer, user.name):

@@ -49,8 +49,8 @@ class HealthChecks:
         )
 
     def answer(self, endpoint: str, user: User, *, verbose: bool, excluded: Collection[str] = ()) -> Reply:
-        """Returns the reply of an endpoint for all checks except `excluded`; with one line for each if `verbose` or if
-        one fails. Only administrators and readers see the reasons."""
+        """Returns the reply of an endpoint for all checks except `excluded`; with one line for each if `verbose` or if one
+        fails. Only administrators and readers see the reasons."""
         failing = self._failing(endpoint)
         names = [*(_LIVENESS if endpoint == "livez" else CHECKS)]
         names += [name for name in failing if name not in names]

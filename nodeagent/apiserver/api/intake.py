@@ -1,5 +1,4 @@
-"""Admits requests: reads their bodies as they arrive, and makes expensive work wait for its turn. Both are bounded for
-each user."""
+"""Admits requests: reads bodies as they arrive, and makes expensive work wait for its turn. Both are bounded for each user."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -6,8 +6,7 @@ import yaml
 
 
 def render(server: str, *, authority: bytes | None, token: str, name: str = "admin") -> str:
-    """Returns a kubeconfig for `server` (a URL) that trusts `authority` (PEM). `token` is empty if the server needs no
-    credentials."""
+    """Returns a kubeconfig for `server` (a URL) that trusts `authority` (PEM). `token`: empty if no credentials are needed."""
     cluster: dict[str, object] = {"server": server}
     if authority is not None:
         cluster["certificate-authority-data"] = base64.b64encode(authority).decode()

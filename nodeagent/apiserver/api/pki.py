@@ -62,7 +62,7 @@ class Credentials:
 
 
 def prepare(directory: Path, addresses: Iterable[str]) -> Credentials:
-    """Makes the files that are missing or about to expire in `directory`; the server's certificate names `addresses`. Blocks.
+    """Makes files in `directory` that are missing or about to expire; the certificate names `addresses`. Blocks.
 
     Raises CertificateFailed.
     """
@@ -76,7 +76,7 @@ def prepare(directory: Path, addresses: Iterable[str]) -> Credentials:
     except OSError as error:
         raise CertificateFailed(
             f"{authority}: not a certificate that can be read: put back the one that was there, or remove {directory} to have "
-            "all keys and tokens rebuilt"
+            "all keys and tokens made again"
         ) from error
     names = [f"DNS:{name}" for name in CLUSTER_NAMES]
     names += [f"IP:{ip_address(address)}" for address in sorted({"127.0.0.1", "::1", *addresses})]
@@ -92,13 +92,13 @@ def prepare(directory: Path, addresses: Iterable[str]) -> Credentials:
 
 
 def _leaf(directory: Path, name: str, subject: str, usage: str, names: str) -> None:
-    made, stated = certificate(directory, name), directory / f"{name}.names"
-    if stated.exists() and stated.read_text() == names and made.exists() and _is_fresh(made):
+    made, names_file = certificate(directory, name), directory / f"{name}.names"
+    if names_file.exists() and names_file.read_text() == names and made.exists() and _is_fresh(made):
         return
     extensions = [f"extendedKeyUsage={usage}", "keyUsage=critical,digitalSignature"]
     extensions += [f"subjectAltName={names}"] if names else []
     make_certificate(directory, name, subject, *extensions)
-    stated.write_text(names)
+    names_file.write_text(names)
 
 
 def _is_fresh(made: Path) -> bool:

@@ -23,8 +23,8 @@ TEXT: Final = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A response. For long ones `chunks` replaces `body`; they are made while they are sent. `chunked_bytes` is the
-    length of all chunks, or None if it is known only when they have been made."""
+    """A response. For long ones `chunks` replaces `body`; they are made while they are sent. `chunked_bytes` is the length of
+    all chunks, or None if it is known only when they have been made."""
 
     status: int = 200
     body: bytes = b""
@@ -51,8 +51,7 @@ NextPiece: TypeAlias = Callable[[Iterator[Piece]], Awaitable[Piece]]
 
 
 async def prefetch(reply: Reply, most_bytes: int, next_piece: NextPiece) -> Reply:
-    """Returns the reply with its first `most_bytes` made in advance; with its length if that is all. Raises what
-    `chunks` raises."""
+    """Returns the reply with its first `most_bytes` already made; with its length if that is all. Raises what `chunks` raises."""
     if reply.length is not None:
         return reply
     pieces, made, weight = reply.pieces(), deque[Piece](), 0

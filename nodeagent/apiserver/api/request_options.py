@@ -71,8 +71,7 @@ def _printable(agent: str) -> str:
 
 
 def write_options(request: Request, kind: str) -> WriteOptions:
-    """Returns the options of a write. Raises ApiError 422. `kind` is the name of the options in errors: CreateOptions,
-    UpdateOptions or PatchOptions."""
+    """Returns the options of a write. `kind` is their name in errors, such as UpdateOptions. Raises ApiError 422."""
     query = request.query
     validation = query.get("fieldValidation") or "Warn"
     manager = query.get("fieldManager", "")

@@ -34,8 +34,7 @@ class Target:
 
 
 def parse_target(segments: tuple[str, ...]) -> Target | None:
-    """Returns the target of a path such as `api, v1, namespaces, demo, services, web, status`, or None if it names no
-    resource."""
+    """Returns the target of a path such as `api, v1, namespaces, demo, services, web, status`; None if it is no resource."""
     match segments:
         case ("api", version, _, *_):
             group, rest = "", segments[2:]
@@ -89,8 +88,8 @@ def number(query: Mapping[str, str], name: str) -> int | None:
 
 
 def check_timeout(query: Mapping[str, str]) -> None:
-    """Raises ApiError 400 for a `timeout` that is no duration of Go (time.ParseDuration). The value has no effect: a
-    request has no deadline, and its client may disconnect."""
+    """Raises ApiError 400 for a `timeout` that is no duration of Go (time.ParseDuration). The value has no effect: a request
+    has no deadline, and its client may disconnect."""
     text = query.get("timeout", "")
     if text and (len(text) > _MOST_DIGITS or not _DURATION.fullmatch(text)):
         why = f'time: invalid duration "{excerpt(text)}"'
@@ -124,8 +123,8 @@ class Shape:
 
 
 def shape_of(header: str, shapes: Collection[str]) -> Shape | None:
-    """Returns the first of `shapes` that an Accept header asks for in a version that exists, or None if it prefers the
-    object itself. Raises ApiError 406 if the header asks for other forms only."""
+    """Returns the first of `shapes` that an Accept header asks for in a version that exists, or None if it prefers the object
+    itself. Raises ApiError 406 if the header asks for other forms only."""
     wanted = parse_accept(header)
     for accepted in wanted:
         asked = accepted.parameters.get("as")

@@ -100,8 +100,8 @@ class Objects:
         return len(self._store.collection(resource.stored_in).records) > _FEW_RECORDS
 
     def admit(self, verb: str, resource: Resource, target: Target, user: User, body_bytes: int) -> bool:
-        """Returns whether a write with a body of this size is expensive (needs a thread and much memory). Raises
-        ApiError 403 or 429 if the user may not write an Event now."""
+        """Returns whether a write with a body of this size is expensive (needs a thread and much memory). Raises ApiError 403
+        or 429 if the user may not write an Event now."""
         stored = (
             self._store.get(resource.stored_in, resource.path(target.namespace, target.name)) if target.name else None
         )
@@ -403,8 +403,8 @@ def _name_in(sent: Document) -> str:
 
 
 def _shape(request: Request, *, is_list: bool = False) -> Shape | None:
-    """Returns the form that the Accept header asks for instead of the object itself. Raises ApiError 406 if it is a
-    list and the answer is not, or the reverse."""
+    """Returns the form that the Accept header asks for instead of the object itself. Raises ApiError 406 if it is a list and
+    the answer is not, or the reverse."""
     shape = shape_of(request.accept, ("Table", metadata_only.KIND, metadata_only.LIST_KIND))
     if shape is None or shape.kind == "Table" or (shape.kind == metadata_only.LIST_KIND) is is_list:
         return shape

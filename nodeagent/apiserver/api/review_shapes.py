@@ -1,5 +1,4 @@
-"""Reviews (authentication.k8s.io, authorization.k8s.io): questions in the form of objects, which are answered and never
-stored."""
+"""Reviews (authentication.k8s.io, authorization.k8s.io): questions in the form of objects, answered and never stored."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,5 +1,4 @@
-"""Sends responses piece by piece: little is buffered for a client that does not read, and encryption of much data never
-delays other requests."""
+"""Sends responses piece by piece: little is buffered for slow clients, and encrypting much data does not delay other requests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -89,8 +88,8 @@ class _Frames:
         return True
 
     async def write(self, frames: bytes | memoryview) -> None:
-        """Writes through aiohttp, in pieces, and waits while the connection buffers more than one. Raises
-        ConnectionError, and ends the connection, if a watcher does not accept a piece in time."""
+        """Writes through aiohttp, in pieces, and waits while the connection buffers more than one. Raises ConnectionError, and
+        ends the connection, if a watcher does not accept a piece in time."""
         for start in range(0, len(frames), _PIECE_BYTES):
             piece = frames if len(frames) <= _PIECE_BYTES else frames[start : start + _PIECE_BYTES]
             if len(piece) > _LITTLE_BYTES:

@@ -1,8 +1,7 @@
 """Shares one certificate authority, one key for account tokens and one list of users between all servers of a store.
 
-They are kept in the store (a user who can read it can read every Secret anyway) and are copied into each server's
-directory when it starts. Users that are added to or removed from the file of one server are added or removed
-everywhere, within seconds.
+They are kept in the store (a user who can read it can read every Secret anyway) and are copied into each server's directory
+when it starts. Users that are added to or removed from the file of one server are added or removed everywhere, within seconds.
 """
 
 import asyncio
@@ -47,8 +46,7 @@ class SharedCredentials:
         return True
 
     async def offer(self) -> bool:
-        """Puts the credentials of the directory into the store. Returns False if another server was faster. Raises
-        StorageFailed."""
+        """Stores the credentials of the directory. Returns False if another server was faster. Raises StorageFailed."""
         files = await asyncio.to_thread(self._read)
         try:
             await self._store.commit([Change(COLLECTION, _AUTHORITY, 0, _draft(files))])

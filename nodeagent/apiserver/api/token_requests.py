@@ -18,8 +18,8 @@ _LONGEST_SECONDS: Final = 1 << 32
 
 
 def answer_token_request(record: Record, body: bytes, media_type: str, accounts: AccountTokens, *, now: float) -> Reply:
-    """Returns the TokenRequest with a token for the account of `record`. Raises ApiError 400, 415, 422, and 409 if the
-    account was deleted and only a finalizer holds it."""
+    """Returns the TokenRequest with a token for the account of `record`. Raises ApiError 400, 415, 422, and 409 if the account
+    was deleted and only a finalizer holds it."""
     meta = record.document()["metadata"]
     if meta.get("deletionTimestamp"):
         raise conflict("serviceaccounts", record.name, "the account is being deleted")

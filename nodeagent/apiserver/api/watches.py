@@ -1,8 +1,8 @@
 """Watch streams: which events a watcher receives, in which order (KEP-3157 for initial events).
 
-A watcher holds a position in the history. Each time the collection grows, it reads on from there, so all watchers share
-the encoded events; a watcher that is behind the history receives 410 and ends. While a watcher has received everything
-and its connection accepts data, events are written directly, without waking its task.
+A watcher holds a position in the history. Each time the collection grows, it reads on from there, so all watchers share the
+encoded events; a watcher that is behind the history receives 410 and ends. While a watcher has received everything and its
+connection accepts data, events are written directly, without waking its task.
 """
 
 import asyncio
@@ -25,8 +25,7 @@ from nodeagent.kinds.description.status import ApiError, expired, future_version
 
 _BATCH: Final = 500
 _FEW: Final = 20
-"""Up to so many events are delivered without a task. For more, the task takes its turn among the long work of all
-clients."""
+"""Up to so many events are delivered without a task. For more, the task waits for its turn, like all long work."""
 _BATCH_BYTES: Final = 256 * 1024
 """The memory that a watcher may hold for frames that it has not read; larger frames are written piece by piece."""
 Part: TypeAlias = bytes | memoryview
@@ -74,8 +73,8 @@ class Stream(Protocol):
 
 
 def selected_kind(event: Event, selection: Selection) -> EventKind | None:
-    """Returns the kind of event for a watcher of the selection, or None if it receives none. An object that starts to
-    match is ADDED, one that no longer matches is DELETED."""
+    """Returns the kind of event for a watcher of the selection, or None if it receives none. An object that starts to match is
+    ADDED, one that no longer matches is DELETED."""
     after = event.kind is not EventKind.DELETED and selection.matches(event.record)
     before = event.before is not None and selection.matches(event.before)
     if after:
@@ -84,8 +83,7 @@ def selected_kind(event: Event, selection: Selection) -> EventKind | None:
 
 
 class Watch:
-    """One watch stream. `run` writes frames until the timeout, the stop of the server, or the loss of its place in the
-    history."""
+    """One watch stream. `run` writes frames until the timeout, the server's stop, or the loss of its place in the history."""
 
     content_type: Final = "application/json"
 
@@ -145,8 +143,7 @@ class Watch:
             self._deliveries.add(self)
 
     def deliver(self) -> bool:
-        """Writes the new events if they are few and need no waiting. Otherwise wakes the task, which can wait, and
-        returns False."""
+        """Writes the new events if they are few and need no waiting. Otherwise wakes the task to do so, and returns False."""
         events = self._collection.events_after(self._position, _FEW)
         if self._idle is None or self._is_converted or not 0 < len(events) <= _FEW:
             self._news.set()
@@ -244,8 +241,8 @@ class Watch:
         return expired(f"too old resource version: {self._position} ({self._store.revision})")
 
     def _next_frames(self, events: Sequence[Event]) -> Steps[tuple[list[Part], int]]:
-        """Returns (pieces to write, revision reached) for the first of these events: up to `_BATCH_BYTES`, but at least
-        one revision. Events of one revision stay together. Small events are joined into one piece."""
+        """Returns (pieces to write, revision reached) for the first of these events: up to `_BATCH_BYTES`, but at least one
+        revision. Events of one revision stay together. Small events are joined into one piece."""
         pieces: list[Part] = []
         small: list[Part] = []
         weight, position = 0, self._position
@@ -270,8 +267,7 @@ class Watch:
         return () if kind is None else self._frame(kind, event)
 
     def _frame(self, kind: EventKind, event: Event) -> tuple[Part, ...]:
-        """Returns the frame in parts, so that the object's bytes, which all watchers share, are not copied before they
-        are sent."""
+        """Returns the frame in parts, so that the object's bytes, which all watchers share, are not copied before sending."""
         body = event.body_as(kind)
         if not self._is_converted and not self._is_partial:
             return self._openings[kind], memoryview(body)[1:], b"}\n"

@@ -1,7 +1,7 @@
 """Which pods back a Service, and with which ports: the decisions of the endpoints and endpointslice controllers. Pure.
 
-Rules: k8s.io/endpointslice utils.go (podToEndpoint, getEndpointPorts), pkg/api/v1/pod (IsPodReady),
-k8s.io/endpointslice trafficdist for hints.
+Rules: k8s.io/endpointslice utils.go (podToEndpoint, getEndpointPorts), pkg/api/v1/pod (IsPodReady), k8s.io/endpointslice
+trafficdist for hints.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

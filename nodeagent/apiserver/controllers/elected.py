@@ -23,8 +23,7 @@ from nodeagent.kinds.description.resources import Catalog
 
 
 class ElectedControllers:
-    """Runs the controllers. `run` may be called again after it ended: a controller's knowledge is valid only while it
-    follows the store."""
+    """Runs the controllers. `run` may be called again: it builds new ones, since old ones no longer know the store."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """Elects the server that runs the controllers: the one that a Lease in kube-system names.
 
-The rules are client-go's (tools/leaderelection): the holder renews the Lease periodically, and if that fails it stops
-before another server may take it; the others wait until the Lease has been unchanged for its duration. Only the time
-spans of a server's own monotonic clock count, not the time of day on any server. Each write names the revision from
-which it was computed, so that only one of several concurrent writes succeeds.
+The rules are client-go's (tools/leaderelection): the holder renews the Lease periodically, and if that fails it stops before
+another server may take it; the others wait until the Lease has been unchanged for its duration. Only the time spans of a
+server's own monotonic clock count, not the time of day on any server. Each write names the revision from which it was computed,
+so that only one of several concurrent writes succeeds.
 """
 
 import asyncio
@@ -76,8 +76,7 @@ class ObservedLease:
 
 
 class Election:
-    """One server's part in the election. `identity` differs from that of every other server, and stays the same after a
-    restart."""
+    """One server's part in the election. `identity` is unique among live servers, and stays the same after a restart."""
 
     def __init__(
         self, store: Store, identity: str, *, uid: Callable[[], str], clock: Clock, times: LeaseTimes = LeaseTimes()
@@ -92,8 +91,8 @@ class Election:
         self._renewed = 0.0
 
     async def run(self, lead: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Runs until cancelled. Starts `lead` whenever this server is elected and cancels it when another one is. At
-        the end `lead` has finished before the Lease is released."""
+        """Runs until cancelled. Starts `lead` whenever this server is elected and cancels it when another one is. At the end
+        `lead` has finished before the Lease is released."""
         leases = self._store.collection(LEASES)
         leases.register(self._changed.set)
         try:

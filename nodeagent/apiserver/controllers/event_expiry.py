@@ -35,8 +35,8 @@ class EventExpiry:
 def _last_written(meta: Document, now: float) -> float:
     """Returns when it was last written, by the clocks of servers, and no later than `now`.
 
-    The creation time is set by a server. So is a time in managedFields, unless a client sent it; that is never later
-    than the write that brought it (`machinery/managed.py`), but may be in objects that another program stored.
+    The creation time is set by a server. So is a time in managedFields, unless a client sent it; that is never later than the
+    write that brought it (`machinery/managed.py`), but may be in objects that another program stored.
     """
     written = [_seconds(entry["time"]) for entry in meta.get("managedFields") or [] if entry.get("time")]
     return max([min(_seconds(meta["creationTimestamp"]), now), *(time for time in written if time <= now)])

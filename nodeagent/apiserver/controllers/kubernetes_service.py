@@ -1,9 +1,9 @@
 """The `kubernetes` Service, its Endpoints and its EndpointSlice: how pods find the API servers.
 
-The Service has the first address of the primary range and gets it again after a deletion. Every server on a store keeps
-a record that expires unless it is renewed (`living`); the Endpoints list the live servers, including kube-apiservers on
-the same etcd. All servers write the same objects, whatever their own address is, so that none undoes what another
-wrote. The record also has the options that must be the same everywhere; the others log differences.
+The Service has the first address of the primary range and gets it again after a deletion. Every server on a store keeps a
+record that expires unless it is renewed (`living`); the Endpoints list the live servers, including kube-apiservers on the same
+etcd. All servers write the same objects, whatever their own address is, so that none undoes what another wrote. The record also
+has the options that must be the same everywhere; the others log differences.
 """
 
 import asyncio
@@ -70,8 +70,7 @@ class KubernetesService:
         self._different: frozenset[tuple[str, str, str]] = frozenset()
 
     def controller(self) -> Controller:
-        """Returns the loop that reconciles. It runs on every server, so that a dead one is removed without waiting for
-        an election."""
+        """Returns the loop that reconciles. It runs on every server, so that dead ones are removed without an election."""
         sources: dict[str, Keys] = {
             "namespaces": lambda event: (KEY,) if event.record.path == NAMESPACE else (),
             "services": _own_key,
@@ -101,8 +100,7 @@ class KubernetesService:
                     await self.reconcile(KEY)
 
     async def _make_all_expire(self) -> None:
-        """Makes all records expire: live servers renew theirs, but a record that an earlier version wrote without
-        expiry may be of a dead one."""
+        """Makes all records expire: an earlier version wrote them without expiry, also those of dead servers."""
         for record in list(self._store.collection(SERVERS).records.values()):
             change = Change(SERVERS, record.path, record.revision, record.body, seconds=_EXPIRE_SECONDS)
             with contextlib.suppress(Precondition, StorageFull, StorageFailed):
@@ -176,8 +174,7 @@ class KubernetesService:
     def _live_servers(self) -> list[Advertised] | None:
         """Returns all live servers, sorted, or None if there are no records at all; then the objects stay as they are.
 
-        Missing records may be a fault, and an agent that reaches the API server through this Service could not find it
-        again.
+        Missing records may be a fault, and an agent that reaches the API server through this Service could not find it again.
         """
         # A master lease has no port: kube-apiserver assumes that all servers use its own.
         beside = {Advertised(address, self._advertised.port) for address in kube_apiservers(self._store)}

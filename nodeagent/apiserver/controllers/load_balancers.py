@@ -1,7 +1,7 @@
 """Gives LoadBalancer Services an address from a configured range (off without a range).
 
-Nothing routes these addresses automatically: on one network segment the nodes that serve the Service answer for it,
-elsewhere the operator's router must. A Service with a `loadBalancerClass` is left to another implementation.
+Nothing routes these addresses automatically: on one network segment the nodes that serve the Service answer for it, elsewhere
+the operator's router must. A Service with a `loadBalancerClass` is left to another implementation.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Mirrors Endpoints that users write into EndpointSlices (pkg/controller/endpointslicemirroring).
 
-A function given to the constructor converts an Endpoints object to slices; this module keeps the stored slices equal to
-its result.
+A function given to the constructor converts an Endpoints object to slices; this module keeps the stored slices equal to its
+result.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,5 +1,4 @@
-"""Creates the objects that clients expect in each namespace: the ServiceAccount `default` and the ConfigMap
-`kube-root-ca.crt`.
+"""Creates the objects that clients expect in each namespace: the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`.
 
 Like kube-controller-manager's controllers serviceaccount and root-ca-certificate-publisher, which may run beside this
 one: an authority that they have published is left as it is.

@@ -1,7 +1,7 @@
 """Removes pods whose grace period has passed.
 
-In a cluster the kubelet reports when a pod has ended. Here nothing runs pods, so they end with their grace period: the
-pod is terminating for as long as it requested, which is what proxies and endpoints need to see.
+In a cluster the kubelet reports when a pod has ended. Here nothing runs pods, so they end with their grace period: the pod is
+terminating for as long as it requested, which is what proxies and endpoints need to see.
 """
 
 from collections.abc import Callable, Iterable

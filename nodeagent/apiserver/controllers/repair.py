@@ -1,10 +1,9 @@
-"""Makes recorded allocations agree with what Services have (pkg/registry/core/service ipallocator and portallocator
-repair).
+"""Makes recorded allocations agree with what Services have (pkg/registry/core/service ipallocator and portallocator repair).
 
-Services and allocations are written together, so there are differences only after a restore, a manual edit, or a bug;
-and beside a kube-apiserver, which records an allocation before it writes its Service. A missing record is written
-again. A record without a Service is removed; beside a kube-apiserver only after a while. An address that a client
-deletes while its Service has it is written again at once, before another Service may request it.
+Services and allocations are written together, so there are differences only after a restore, a manual edit, or a bug; and
+beside a kube-apiserver, which records an allocation before it writes its Service. A missing record is written again. A record
+without a Service is removed; beside a kube-apiserver only after a while. An address that a client deletes while its Service has
+it is written again at once, before another Service may request it.
 """
 
 import asyncio

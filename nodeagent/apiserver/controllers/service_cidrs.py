@@ -1,8 +1,8 @@
 """The life of a ServiceCIDR: ready once it is created, and deleted only when no address depends on it
 (pkg/controller/servicecidrs).
 
-A finalizer holds it until every allocated address in it is also in another range. The server's own range, with which it
-was started, has no finalizer and is created again when it is deleted.
+A finalizer holds it until every allocated address in it is also in another range. The server's own range, with which it was
+started, has no finalizer and is created again when it is deleted.
 """
 
 from collections.abc import Awaitable, Callable, Iterable

@@ -1,7 +1,7 @@
 """Plans how endpoints are distributed over EndpointSlices: at most 100 each, with as few writes as possible. Pure.
 
-An endpoint stays in its slice, so one changed pod costs one slice; new endpoints fill the fullest slice that has room;
-a slice that is no longer needed is reused for a new group before another is created (k8s.io/endpointslice reconciler).
+An endpoint stays in its slice, so one changed pod costs one slice; new endpoints fill the fullest slice that has room; a slice
+that is no longer needed is reused for a new group before another is created (k8s.io/endpointslice reconciler).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """The time of the change that caused a write of a slice (endpointslice triggertime.go).
 
-Agents measure network programming latency from the annotation `endpoints.kubernetes.io/last-change-trigger-time`: the
-earliest readiness transition among the pods that changed since the last write, or the creation of the Service.
+Agents measure network programming latency from the annotation `endpoints.kubernetes.io/last-change-trigger-time`: the earliest
+readiness transition among the pods that changed since the last write, or the creation of the Service.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,8 +19,7 @@ class TriggerTimes:
     _created: dict[str, str] = field(default_factory=dict)
 
     def of(self, path: str, service: Document, pods: Iterable[Pod]) -> str:
-        """Returns the RFC 3339 time of the earliest change that was not written yet, or empty if none is known. Marks
-        them as written."""
+        """Returns the time (RFC 3339) of the earliest change not written yet; empty if unknown. Marks all as written."""
         found = {pod.metadata.name: pod.ready_since for pod in pods if pod.ready_since}
         before = self._seen.get(path, {})
         changed = [since for name, since in found.items() if before.get(name) != since]

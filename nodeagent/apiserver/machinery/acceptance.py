@@ -32,8 +32,8 @@ class WriteOptions:
 
 
 def accept(resource: Resource, given: Document, options: WriteOptions, *, sparse: bool = False) -> Document:
-    """Returns the client's document in stored form, without unknown fields; these are reported as requested. Raises
-    ApiError 400.
+    """Returns the client's document in stored form, without unknown fields; these are reported as requested. Raises ApiError
+    400.
 
     sparse: keep only the fields that the client sent, for server-side apply.
     """

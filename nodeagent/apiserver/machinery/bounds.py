@@ -28,8 +28,8 @@ class Values:
 
 
 def check_json(body: bytes) -> int:
-    """Returns about how many values the body has: at most 100,000, nested 100 deep. Raises ApiError 413, 400. It takes
-    a few searches through the bytes and does not check that they are JSON: the decoder does that."""
+    """Returns about how many values the body has: at most 100,000, nested 100 deep. Raises ApiError 413, 400. It takes a few
+    searches through the bytes and does not check that they are JSON: the decoder does that."""
     marks = _marks(body)
     if marks <= MOST_VALUES and body.count(b"[") + body.count(b"{") <= DEEPEST:
         return marks

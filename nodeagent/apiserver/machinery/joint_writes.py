@@ -29,8 +29,7 @@ class JointWrites(Protocol):
         ...
 
     def late_changes(self, plan: WritePlan) -> list[Change]:
-        """Returns changes of records that all objects of the kind share, computed from their present state. Raises
-        Precondition if the plan does not fit that state."""
+        """Returns changes of shared records, from their present state. Raises Precondition if the plan no longer fits."""
         ...
 
     def settle(self, plan: WritePlan) -> None:

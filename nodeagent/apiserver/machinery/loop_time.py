@@ -1,10 +1,9 @@
-"""Shares the event loop's time between long pieces of work: in slices of a few milliseconds, one client after the
-other.
+"""Shares the event loop's time between long pieces of work: in slices of a few milliseconds, one client after the other.
 
-Work is a generator that yields wherever it may be interrupted, every few microseconds if possible; it knows no clock.
-In one iteration of the loop all work together takes `PIECE_SECONDS` and one step, and at most `_MOST_JOBS` jobs are
-continued, each of which may then write its result. So short requests are answered between the slices of long ones,
-however many there are, and a client with a hundred long requests gets no more time than a client with one.
+Work is a generator that yields wherever it may be interrupted, every few microseconds if possible; it knows no clock. In one
+iteration of the loop all work together takes `PIECE_SECONDS` and one step, and at most `_MOST_JOBS` jobs are continued, each of
+which may then write its result. So short requests are answered between the slices of long ones, however many there are, and a
+client with a hundred long requests gets no more time than a client with one.
 """
 
 import asyncio

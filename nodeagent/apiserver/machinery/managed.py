@@ -1,8 +1,8 @@
 """Field ownership: metadata.managedFields, for updates and for server-side apply. Pure.
 
-Rules: KEP-555 and sigs.k8s.io/structured-merge-diff/merge. An update makes its manager the owner of what it changed and
-takes those fields from all other managers; an apply owns exactly the fields of its configuration, and a field that is
-no longer in it is removed unless another manager owns it.
+Rules: KEP-555 and sigs.k8s.io/structured-merge-diff/merge. An update makes its manager the owner of what it changed and takes
+those fields from all other managers; an apply owns exactly the fields of its configuration, and a field that is no longer in it
+is removed unless another manager owns it.
 """
 
 from collections.abc import Mapping

@@ -22,27 +22,22 @@ _TURN_SECONDS: Final = 10.0
 """How long a write waits for earlier ones while the storage does not respond."""
 _ATTEMPTS: Final = 32
 _HEAD_START_SECONDS: Final = 0.1
-"""How much earlier than the Service an address is written beside a kube-apiserver, which needs some milliseconds, more
-under load."""
+"""How much earlier than its Service an address is written: a kube-apiserver needs some milliseconds to see it."""
 
 
 class PlannedWrites:
-    """Raises Precondition if a write lost a race, StorageFull or StorageFailed.
-
-    is_beside_others: returns whether a kube-apiserver uses the same storage.
-    """
+    """Raises Precondition for a lost race, StorageFull, StorageFailed. is_beside_others: as for `Commits`."""
 
     def __init__(self, store: Store, is_beside_others: Callable[[], bool]) -> None:
         self._store = store
         self._is_beside_others = is_beside_others
 
     async def write(self, joint: JointWrites, plan: WritePlan, change: Change) -> Record:
-        """Commits the object's new state and its plan in one transaction; beside a kube-apiserver, new addresses before
-        it.
+        """Commits the object's new state and its plan in one transaction; beside a kube-apiserver, new addresses before it.
 
-        A kube-apiserver receives Services and addresses by two watches. If both come in one transaction, it often sees
-        the Service first, reports that its address is not allocated, and tries to allocate it. It writes addresses
-        first itself, too.
+        A kube-apiserver receives Services and addresses by two watches. If both come in one transaction, it often sees the
+        Service first, reports that its address is not allocated, and tries to allocate it. It writes addresses first itself,
+        too.
         """
         early = [one for one in plan.changes if one.collection == ADDRESSES and one.expected == 0]
         if not early or not self._is_beside_others():

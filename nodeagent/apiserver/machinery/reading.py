@@ -121,8 +121,8 @@ class _Candidates:
 
 
 def list_page(store: Store, resource: Resource, request: ListRequest) -> Steps[Page]:
-    """Returns the page that was requested, from the state of the store at the call. Raises ApiError: 400 for a bad
-    token or version, 410 if it is too old, 504 if it is in the future."""
+    """Returns the page that was requested, from the state of the store at the call. Raises ApiError: 400 for a bad token or
+    version, 410 if it is too old, 504 if it is in the future."""
     selection = request.selection
     prefix = f"{selection.namespace}/" if selection.namespace and resource.namespaced else ""
     version, after = _origin(store, request, prefix)
@@ -245,14 +245,13 @@ def length_of(page: Page, opening: bytes, closing: bytes) -> int:
 
 
 def in_chunks(page: Page, opening: bytes, closing: bytes, size_bytes: int) -> Iterator[bytes]:
-    """Yields the encoded list in pieces of less than `size_bytes`; a record that is longer is a piece of its own and
-    not copied."""
+    """Yields the encoded list in pieces of less than `size_bytes`; a longer record is a piece of its own and not copied."""
     return joined((record.body for record in page.records), opening, closing, size_bytes)
 
 
 def joined(items: Iterable[bytes], opening: bytes, closing: bytes, size_bytes: int) -> Iterator[bytes]:
-    """Yields a JSON list in pieces of less than `size_bytes`; an item that is longer is a piece of its own. Empty
-    pieces are steps of the work: an item was made that does not fill a piece."""
+    """Yields a JSON list in pieces of less than `size_bytes`; an item that is longer is a piece of its own. Empty pieces are
+    steps of the work: an item was made that does not fill a piece."""
     pieces: list[bytes] = [opening]
     weight = len(opening)
     for position, item in enumerate(items):

@@ -1,8 +1,8 @@
 """The verbs that change objects, independent of HTTP, with the steps in Kubernetes' order.
 
-decode → defaults → field ownership → preparation → validation → allocation → one transaction. Writes are optimistic: a
-change names the revision from which it was computed. If another write was faster it is computed again, unless the
-client gave a resourceVersion.
+decode → defaults → field ownership → preparation → validation → allocation → one transaction. Writes are optimistic: a change
+names the revision from which it was computed. If another write was faster it is computed again, unless the client gave a
+resourceVersion.
 """
 
 from collections.abc import Callable, Mapping

@@ -27,8 +27,7 @@ class Worker:
         self._executor.shutdown(cancel_futures=True)
 
     async def run(self, size_bytes: int, function: Callable[[], _Result]) -> _Result:
-        """Returns what `function` returns; raises what it raises. `size_bytes`: about how much data it works on.
-        `function` must not touch shared state."""
+        """Returns what `function` returns. `size_bytes`: about how much data it works on; it must not touch shared state."""
         if size_bytes <= LARGE_BYTES:
             return function()
         return await asyncio.get_running_loop().run_in_executor(self._executor, function)

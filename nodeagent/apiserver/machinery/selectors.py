@@ -1,7 +1,4 @@
-"""Label and field selectors of list, watch and deletecollection. Pure.
-
-Syntax and messages: k8s.io/apimachinery/pkg/labels and pkg/fields.
-"""
+"""Label and field selectors, with the syntax and messages of k8s.io/apimachinery/pkg/labels and pkg/fields. Pure."""
 
 import re
 from collections import deque
@@ -48,8 +45,8 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """All requirements must hold; the empty selector matches everything. Requirements are combined once, by key, so
-    that a match costs no more than the smaller of the two sets: requirements or labels."""
+    """All requirements must hold; the empty selector matches everything. Requirements are combined once, by key, so that a
+    match costs no more than the smaller of the two sets: requirements or labels."""
 
     requirements: tuple[Requirement, ...] = ()
     _needed: frozenset[str] = field(init=False, repr=False, compare=False, default=frozenset())

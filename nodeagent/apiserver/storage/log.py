@@ -1,9 +1,9 @@
 """The durable log: SQLite in WAL mode, written by one thread, with many transactions per commit.
 
-A transaction is acknowledged after the commit that contains it returned, so killing the process loses nothing
-acknowledged; with `synchronous=FULL` neither does a power failure. Several processes may share one file: each write
-first reads what the others wrote (BEGIN IMMEDIATE makes that exact), so revisions stay one sequence. Before a read,
-`Progress` checks whether another process has written, so that all show what one has acknowledged.
+A transaction is acknowledged after the commit that contains it returned, so killing the process loses nothing acknowledged;
+with `synchronous=FULL` neither does a power failure. Several processes may share one file: each write first reads what the
+others wrote (BEGIN IMMEDIATE makes that exact), so revisions stay one sequence. Before a read, `Progress` checks whether
+another process has written, so that all show what one has acknowledged.
 """
 
 import asyncio
@@ -120,8 +120,7 @@ class Log:
         self._queue.put(writes)
 
     async def latest(self) -> int:
-        """Returns the latest revision of any process, after it was delivered. Uses the thread only if another process
-        has written."""
+        """Returns the latest revision of any process, after delivery. Uses the thread only if another process wrote."""
         if self._progress is None:
             return self._delivered
         try:
@@ -229,8 +228,7 @@ class Log:
             self._deliver(found, ())
 
     def _catch_up(self, connection: sqlite3.Connection, now: int) -> int:
-        """Delivers foreign revisions, deletes expired objects, and returns the latest revision. Writes only if an
-        object expired."""
+        """Delivers foreign revisions, deletes expired objects, and returns the latest revision. Rarely writes."""
         self._read_foreign(connection)
         self.short = self._recheck_short(connection)
         over = "SELECT collection, path FROM lease WHERE until <= ?"
@@ -356,8 +354,7 @@ class Log:
     def _renewed(
         self, connection: sqlite3.Connection, changes: Sequence[Change], staged: Mapping[tuple[str, str], int]
     ) -> Revision | None:
-        """Returns the present row if the change only renews an object that expires: that makes no new revision.
-        Otherwise None."""
+        """Returns the present row if the change only renews an expiring object, which makes no revision. Else None."""
         if len(changes) != 1:
             return None
         (change,) = changes

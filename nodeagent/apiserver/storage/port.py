@@ -26,8 +26,8 @@ class Write:
 class Loaded:
     """The contents of a storage when it is opened.
 
-    `rows` in order of their numbers: for each object the latest revision at or before `floor`, then every later one:
-    the state at the floor and all changes since. `counter` is the latest revision, including compacted ones.
+    `rows` in order of their numbers: for each object the latest revision at or before `floor`, then every later one: the state
+    at the floor and all changes since. `counter` is the latest revision, including compacted ones.
     """
 
     rows: list[Revision]
@@ -38,9 +38,9 @@ class Loaded:
 class Storage(Protocol):
     """Keeps revisions durably. All writers share one sequence of revision numbers.
 
-    Several rows may have the same number: all changes of a transaction, if the storage counts transactions. They are
-    delivered together. Errors are StorageFailed, and StorageFull if there is no space. Revisions are delivered after
-    they are durable, and before any call that depends on them returns.
+    Several rows may have the same number: all changes of a transaction, if the storage counts transactions. They are delivered
+    together. Errors are StorageFailed, and StorageFull if there is no space. Revisions are delivered after they are durable,
+    and before any call that depends on them returns.
     """
 
     @property
@@ -81,13 +81,13 @@ class Storage(Protocol):
         ...
 
     async def latest(self) -> int:
-        """Returns a revision at least as new as any that a client received before this call, after all up to it were
-        delivered. Raises StorageUnreachable if it is remote, and LeftBehind as `catch_up` does."""
+        """Returns a revision at least as new as any that a client received before this call, after all up to it were delivered.
+        Raises StorageUnreachable if it is remote, and LeftBehind as `catch_up` does."""
         ...
 
     async def catch_up(self, now: int) -> int:
-        """Deletes objects that expired at `now`. Returns the latest revision that any client received, after all up to
-        it were delivered. Raises LeftBehind if other servers compacted revisions that were not read yet."""
+        """Deletes objects that expired at `now`. Returns the latest revision that any client received, after all up to it were
+        delivered. Raises LeftBehind if other servers compacted revisions that were not read yet."""
         ...
 
     async def compact(self, floor: int) -> None:

@@ -42,11 +42,8 @@ def _labels_of(body: bytes) -> Mapping[str, str]:
 
 
 def draft(document: Document) -> bytes:
-    """Returns an object encoded with a placeholder for its resourceVersion, which is known once the revision is
-    assigned.
-
-    `document` is canonical: metadata comes first and has some resourceVersion. Raises ValueError if it has none.
-    """
+    """Returns an object encoded with a placeholder for its resourceVersion, which is known once the revision is assigned.
+    `document` is canonical: metadata comes first and has some resourceVersion. Raises ValueError if it has none."""
     body = encode(document)
     if _MARK not in body:
         raise ValueError("a draft needs a metadata.resourceVersion to replace")
@@ -54,18 +51,17 @@ def draft(document: Document) -> bytes:
 
 
 def assemble(body: bytes, revision: int) -> bytes:
-    """Returns the encoded object with its resourceVersion. The first `"resourceVersion":"` is metadata's: only names
-    and UIDs precede it, and inside a JSON string a quote is always escaped."""
+    """Returns the encoded object with its resourceVersion. The first `"resourceVersion":"` is metadata's: only names and UIDs
+    precede it, and inside a JSON string a quote is always escaped."""
     start = body.index(_MARK) + len(_MARK)
     return b"%b%d%b" % (body[:start], revision, body[body.index(b'"', start) :])
 
 
 class Record(msgspec.Struct, eq=False, gc=False):
-    """One revision of one object; `body` is its JSON without kind and apiVersion, encoded once and shared by all
-    readers.
+    """One revision of one object; `body` is its JSON without kind and apiVersion, encoded once and shared by all readers.
 
-    Records and events are in no reference cycles, so the garbage collector need not traverse them: with many objects
-    that would hold the loop for a tenth of a second.
+    Records and events are in no reference cycles, so the garbage collector need not traverse them: with many objects that would
+    hold the loop for a tenth of a second.
     """
 
     path: str
@@ -119,10 +115,8 @@ class EventKind(Enum):
 
 
 class Event(msgspec.Struct, eq=False, gc=False):
-    """One change. `record` is the object after it (for DELETED: its last state, at the revision of the deletion).
-
-    `before` is the record that it replaced: a selective watcher needs it to see objects enter and leave its selection.
-    """
+    """One change. `record` is the object after it (for DELETED: its last state, at the revision of the deletion). `before` is
+    the record that it replaced: a selective watcher needs it to see objects enter and leave its selection."""
 
     kind: EventKind
     record: Record
@@ -138,8 +132,7 @@ class Event(msgspec.Struct, eq=False, gc=False):
         return self.record.revision
 
     def body_as(self, kind: EventKind) -> bytes:
-        """Returns the object as an event of this kind shows it: its previous state if it left a selection. All callers
-        share the bytes."""
+        """Returns the object for an event of this kind: its previous state if it left a selection. Callers share the bytes."""
         if kind is not EventKind.DELETED or self.kind is EventKind.DELETED or self.before is None:
             return self.record.body
         if self._gone is None:
@@ -150,9 +143,9 @@ class Event(msgspec.Struct, eq=False, gc=False):
 class Change(msgspec.Struct, frozen=True, gc=False):
     """One write of a transaction.
 
-    `expected` is the revision that the object must have (0: it must not exist; None: any). `body` is a draft, or None
-    to delete; a deletion's `last` is the object's last state as a draft, for watchers. `seconds`: the object expires
-    unless it is written again within that time.
+    `expected` is the revision that the object must have (0: it must not exist; None: any). `body` is a draft, or None to
+    delete; a deletion's `last` is the object's last state as a draft, for watchers. `seconds`: the object expires unless it is
+    written again within that time.
     """
 
     collection: str

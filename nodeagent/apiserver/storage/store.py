@@ -1,8 +1,8 @@
 """The latest state and the recent history, in the event loop; every change goes through `commit`.
 
-Reads never wait: they see every change that this server has acknowledged, and after `latest` those of other servers.
-Watchers hold a position in a collection's history and are woken when it grows, so a slow watcher costs nothing but its
-own delay: when the window has moved past its position it receives `Compacted` and must list again.
+Reads never wait: they see every change that this server has acknowledged, and after `latest` those of other servers. Watchers
+hold a position in a collection's history and are woken when it grows, so a slow watcher costs nothing but its own delay: when
+the window has moved past its position it receives `Compacted` and must list again.
 """
 
 import asyncio
@@ -107,8 +107,7 @@ class Collection:
         return self._events[start : bisect_right(self._revisions, self._revisions[start + limit - 1])]
 
     def past(self, revision: int) -> Generator[None, None, Past]:
-        """Returns the collection at `revision`, computed in steps; later changes do not affect it. History must reach
-        back that far."""
+        """Returns the collection at `revision`, computed in steps. The history must reach back to it."""
         records, paths = dict(self.records), self._paths[:]
         seen, gone = set[str](), list[str]()
         for event in self._events[bisect_right(self._revisions, revision) :]:
@@ -225,8 +224,8 @@ class Store:
             collection.wake()
 
     async def commit(self, changes: Sequence[Change]) -> list[Record]:
-        """Writes all changes or none; returns the resulting records (for deletions: the last states). Raises
-        Precondition, StorageFull or StorageFailed. Cancelling the caller does not undo the write."""
+        """Writes all changes or none; returns the resulting records (for deletions: the last states). Raises Precondition,
+        StorageFull or StorageFailed. Cancelling the caller does not undo the write."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[list[Revision]] = loop.create_future()
         if not self._pending:

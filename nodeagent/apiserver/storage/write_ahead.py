@@ -1,8 +1,8 @@
 """Detects a write-ahead log that is damaged before its end, which SQLite ignores
 (https://sqlite.org/fileformat2.html#walformat).
 
-SQLite reads the log up to the first frame with a wrong checksum, and treats the rest as left by a crash. A crash leaves
-at most one transaction that was not acknowledged; if more follow that frame, acknowledged ones would be lost.
+SQLite reads the log up to the first frame with a wrong checksum, and treats the rest as left by a crash. A crash leaves at most
+one transaction that was not acknowledged; if more follow that frame, acknowledged ones would be lost.
 """
 
 import struct

@@ -1,7 +1,7 @@
 """Converts a client's JSON to canonical form: fields in wire order, absent ones left out as by Go's encoder.
 
-Unknown fields are dropped and reported (`fieldValidation` decides how); a value of the wrong type is an error. Messages
-follow sigs.k8s.io/json, which clients and their tests rely on.
+Unknown fields are dropped and reported (`fieldValidation` decides how); a value of the wrong type is an error. Messages follow
+sigs.k8s.io/json, which clients and their tests rely on.
 """
 
 import base64
@@ -47,8 +47,8 @@ class TypeMismatch(ValueError):
 
 
 def normalise(struct: Struct, document: Mapping[str, Json], unknown: list[str] | None = None) -> Document:
-    """Returns `document` in canonical form; appends the paths of unknown fields to `unknown`. Raises TypeMismatch.
-    `kind` and `apiVersion` at the top level are left to the caller: they are neither reported nor copied."""
+    """Returns `document` in canonical form; appends the paths of unknown fields to `unknown`. Raises TypeMismatch. `kind` and
+    `apiVersion` at the top level are left to the caller: they are neither reported nor copied."""
     return _struct(struct, document, (), _Conversion([] if unknown is None else unknown, whole=True))
 
 
@@ -245,12 +245,10 @@ def _json_type(raw: Json) -> str:
 
 
 def duplicate_fields(text: bytes, document: Json) -> list[str]:
-    """Returns the paths of keys that an object has twice (`fieldValidation` reports them; decoders keep the last
-    value).
+    """Returns the paths of keys that an object has twice (`fieldValidation` reports them; decoders keep the last value).
 
-    `document` is `text` decoded. Usually counting suffices: encoded again, a document without duplicates has as many
-    quotes before colons as the text. If the counts differ (escapes in strings may cause that, too), the text is parsed
-    again.
+    `document` is `text` decoded. Usually counting suffices: encoded again, a document without duplicates has as many quotes
+    before colons as the text. If the counts differ (escapes in strings may cause that, too), the text is parsed again.
     """
     if len(_KEY.findall(text)) == encode(document).count(b'":'):
         return []

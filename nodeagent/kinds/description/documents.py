@@ -1,7 +1,7 @@
 """API objects as JSON documents.
 
-The server stores and returns fields that it never reads, so objects are plain dictionaries; their schema is checked at
-run time (`decoding`), not by the type checker.
+The server stores and returns fields that it never reads, so objects are plain dictionaries; their schema is checked at run time
+(`decoding`), not by the type checker.
 """
 
 from typing import Any, TypeAlias

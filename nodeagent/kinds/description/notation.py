@@ -33,8 +33,8 @@ _SCALARS: Mapping[str, Scalar] = {
 
 
 def read(text: str, known: Mapping[str, Struct]) -> dict[str, Struct]:
-    """Returns the structs that `text` defines, by name, and those already `known` (to which it may refer). Raises
-    ValueError for a line that does not follow the notation or names an unknown type."""
+    """Returns the structs that `text` defines, by name, and those already `known` (to which it may refer). Raises ValueError
+    for a line that does not follow the notation or names an unknown type."""
     structs = dict(known)
     bodies: list[tuple[Struct, list[str]]] = []
     for line in text.splitlines():

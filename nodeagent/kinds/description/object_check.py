@@ -1,7 +1,4 @@
-"""Checks an object as the API server would before it creates it. Pure.
-
-Nothing is allocated, stored or compared with other objects.
-"""
+"""Checks an object as the API server would before it creates it. Nothing is allocated or compared with other objects. Pure."""
 
 from typing import NamedTuple
 

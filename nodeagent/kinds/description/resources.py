@@ -165,8 +165,7 @@ class Resource:
 
     @property
     def selectable(self) -> tuple[str, ...]:
-        """All fields that a field selector may use. Cluster-scoped kinds without fields of their own allow
-        metadata.namespace, too."""
+        """The fields for field selectors. Cluster-scoped kinds without own fields allow metadata.namespace, too."""
         own = ("metadata.name", "metadata.namespace") if self.namespaced or not self.fields else ("metadata.name",)
         return own + self.fields
 

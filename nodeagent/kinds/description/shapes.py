@@ -1,8 +1,8 @@
 """The types of fields: the part of Kubernetes' Go types that clients can observe.
 
-Three facts of the Go types decide the form of a document on the wire: the order of the fields, whether a zero value is
-left out (`omitempty`), and whether an absent value differs from zero (a pointer). Three facts of the tags decide how
-documents merge: the keys of a list, the strategic-merge key, and whether a value is replaced as a whole (atomic).
+Three facts of the Go types decide the form of a document on the wire: the order of the fields, whether a zero value is left out
+(`omitempty`), and whether an absent value differs from zero (a pointer). Three facts of the tags decide how documents merge:
+the keys of a list, the strategic-merge key, and whether a value is replaced as a whole (atomic).
 """
 
 from dataclasses import dataclass, field

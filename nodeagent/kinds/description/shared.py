@@ -108,6 +108,5 @@ ANSWERS: Final = {name: _SHARED[name] for name in ("Status", "PartialObjectMetad
 
 
 def read_shapes(text: str, known: Mapping[str, Struct] = _SHARED) -> Mapping[str, Struct]:
-    """Returns the structs that `text` defines and those of `known`, by name; `text` may refer to these. Raises
-    ValueError as `read` does."""
+    """Returns the structs of `text` and of `known`, by name; `text` may refer to these. Raises ValueError as `read` does."""
     return read(text, known)

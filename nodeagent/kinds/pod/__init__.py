@@ -1,6 +1,6 @@
 """Pod (core/v1): used for its addresses, ports, labels and readiness.
 
-All fields are known and stored as sent: nothing in this server runs containers, so it cannot check or apply the others.
+All fields are known and stored as sent; those that only matter to running containers are not checked.
 """
 
 from collections.abc import Iterator
@@ -133,8 +133,7 @@ _DNS = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 
 
 def default_pod_spec(spec: Document, *, is_template: bool = False) -> None:
-    """Sets the defaults that clients read: core/v1 SetDefaults_PodSpec, Container and ContainerPort. A template gets no
-    hostPort."""
+    """Sets the defaults that clients read: core/v1 SetDefaults_PodSpec, Container, ContainerPort. Templates get no hostPort."""
     for name, value in (
         ("restartPolicy", "Always"),
         ("dnsPolicy", "ClusterFirst"),

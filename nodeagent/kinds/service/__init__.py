@@ -1,5 +1,5 @@
-"""Service (core/v1): row, schema, defaults and columns. `validation` has its rules, `kept_addresses` which addresses
-and ports it needs or keeps, `life` how both are part of a write."""
+"""Service (core/v1): row, schema, defaults and columns. `validation` has its rules, `kept_addresses` which addresses and ports
+it needs or keeps, `life` how both are part of a write."""
 
 from nodeagent.kinds.description.documents import Document, Json
 from nodeagent.kinds.description.formats import dns_label

@@ -7,8 +7,7 @@ HEADLESS = "None"
 
 
 def carry_over(new: Document, old: Document) -> None:
-    """Before an update is validated: keeps allocated values that the client left out, and drops those that the new type
-    does not use."""
+    """Before an update is validated: keeps allocated values that the client left out, drops those the new type does not use."""
     spec, before = new["spec"], old["spec"]
     _keep_stored_form(spec, before)
     if spec.get("type") == "ExternalName":

@@ -1,8 +1,8 @@
 """Computes which fields an object sets, which changed, and who owns them, as server-side apply defines it.
 
 A field set is a set of paths; a path is a tuple of FieldsV1 elements: `f:name` for a field or map key,
-`k:{"port":80,"protocol":"TCP"}` for a list item by its keys, `v:"x"` for a set item. The rules (which containers are
-members of their own, what is a leaf) follow sigs.k8s.io/structured-merge-diff, fieldpath and typed packages.
+`k:{"port":80,"protocol":"TCP"}` for a list item by its keys, `v:"x"` for a set item. The rules (which containers are members of
+their own, what is a leaf) follow sigs.k8s.io/structured-merge-diff, fieldpath and typed packages.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
 """Encodes an OpenAPI v2 document in protobuf: gnostic's openapi.v2.Document, which kubectl before 1.27 requests. Pure.
 
-Field numbers are those of openapiv2/OpenAPIv2.proto in github.com/google/gnostic, for the messages that this server's
-document needs. Names that start with `x-` are vendor extensions: a name, and its value as YAML, which includes JSON.
+Field numbers are those of openapiv2/OpenAPIv2.proto in github.com/google/gnostic, for the messages that this server's document
+needs. Names that start with `x-` are vendor extensions: a name, and its value as YAML, which includes JSON.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,8 +18,8 @@ _METHODS: Final = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "he
 
 
 def encode_document(document: Document) -> bytes:
-    """Returns the encoded document. Document: swagger=1 info=2 paths=8 definitions=9. Info: title=1 version=2. Paths:
-    path=2. Definitions: additional_properties=1."""
+    """Returns the encoded document. Document: swagger=1 info=2 paths=8 definitions=9. Info: title=1 version=2. Paths: path=2.
+    Definitions: additional_properties=1."""
     info = document["info"]
     return b"".join(
         (

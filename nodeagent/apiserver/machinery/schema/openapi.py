@@ -1,9 +1,8 @@
 """OpenAPI documents: version 3, one for each group version, and version 2, one for all. Pure.
 
 They are enough for `kubectl explain`, `apply` and client-side validation. Two extensions matter to clients:
-`x-kubernetes-group-version-kind` on operations and schemas (the schema of a resource), and the patch strategies on
-fields (how kubectl computes a strategic merge patch). kubectl reads version 3 since 1.27, before that version 2 as
-protobuf.
+`x-kubernetes-group-version-kind` on operations and schemas (the schema of a resource), and the patch strategies on fields (how
+kubectl computes a strategic merge patch). kubectl reads version 3 since 1.27, before that version 2 as protobuf.
 """
 
 import hashlib
@@ -34,8 +33,7 @@ class OpenApi:
         self._documents: dict[str, bytes] = {}
 
     def document(self, path: str) -> bytes | None:
-        """Returns the document `v2`, `v2.protobuf`, `v3` (the index), `v3/api/v1` or `v3/apis/GROUP/v1`; None for an
-        unknown path."""
+        """Returns `v2`, `v2.protobuf`, `v3` (the index), `v3/api/v1` or `v3/apis/GROUP/v1`; None for an unknown path."""
         if path.startswith("v2") and "v2" not in self._documents:
             document = _version_2(self._catalog)
             self._documents |= {"v2": encode(document), "v2.protobuf": gnostic.encode_document(document)}

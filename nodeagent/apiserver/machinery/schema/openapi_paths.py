@@ -1,7 +1,7 @@
 """The paths of a resource and their operations, in OpenAPI version 2 and version 3. Pure.
 
-Clients look up here what an operation supports: kubectl requests a dry run only if the patch of a kind has the
-parameter `dryRun`, and strict validation only if it has `fieldValidation`.
+Clients look up here what an operation supports: kubectl requests a dry run only if the patch of a kind has the parameter
+`dryRun`, and strict validation only if it has `fieldValidation`.
 """
 
 from collections.abc import Iterator

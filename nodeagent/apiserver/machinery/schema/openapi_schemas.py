@@ -1,7 +1,7 @@
 """The structs of the kinds as OpenAPI schemas, in the two dialects in which Kubernetes publishes them. Pure.
 
-Both have the same content: fields, their types, and how lists and maps merge. They differ in how schemas refer to each
-other, and only version 3 has defaults.
+Both have the same content: fields, their types, and how lists and maps merge. They differ in how schemas refer to each other,
+and only version 3 has defaults.
 """
 
 from collections.abc import Mapping

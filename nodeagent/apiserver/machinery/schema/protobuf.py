@@ -1,7 +1,7 @@
 """Reads objects in Kubernetes' protobuf encoding, which typed Go clients send (`kubectl create` among them). Pure.
 
-The schemas have the numbers of the fields. A field with an unknown number is skipped, as kube-apiserver skips fields
-that are newer than itself.
+The schemas have the numbers of the fields. A field with an unknown number is skipped, as kube-apiserver skips fields that are
+newer than itself.
 """
 
 import base64

@@ -23,8 +23,8 @@ def merge_patch(target: Json, patch: Json) -> Json:
 
 
 def strategic_merge(shape: Shape | None, target: Json, patch: Json) -> Json:
-    """Like `merge_patch`, but lists with a merge key are merged item by item, with the directives `$patch`,
-    `$retainKeys`, `$setElementOrder` and `$deleteFromPrimitiveList`. Raises PatchRejected for an unknown directive."""
+    """Like `merge_patch`, but lists with a merge key are merged item by item, with the directives `$patch`, `$retainKeys`,
+    `$setElementOrder` and `$deleteFromPrimitiveList`. Raises PatchRejected for an unknown directive."""
     if not isinstance(patch, dict):
         return patch
     match patch.get("$patch"):
@@ -115,9 +115,8 @@ def _is_text(value: Json) -> bool:
 
 
 def _sort_items(shape: Shape | None, items: list[Json], order: Json, server_order: Json) -> list[Json]:
-    """Returns the items named by `order` in that order, and between them the others in the server's order: each before
-    the first named item that follows it there (normalizeElementOrder in
-    k8s.io/apimachinery/pkg/util/strategicpatch)."""
+    """Returns the items named by `order` in that order, and between them the others in the server's order: each before the
+    first named item that follows it there (normalizeElementOrder in k8s.io/apimachinery/pkg/util/strategicpatch)."""
     if not isinstance(order, list):
         return items
     key = shape.merge_key if isinstance(shape, ListOf) else None
