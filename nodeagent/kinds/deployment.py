@@ -6,7 +6,7 @@ from typing import Final
 from nodeagent.kinds import podtemplate
 from nodeagent.kinds.description import object_rules
 from nodeagent.kinds.description.documents import Document, Json
-from nodeagent.kinds.description.printing import AGE, Column, Printer, name_and_age
+from nodeagent.kinds.description.printing import AGE, Column, Printer, name_and_age, pairs
 from nodeagent.kinds.description.resources import Resource
 from nodeagent.kinds.description.shared import read_shapes
 from nodeagent.kinds.description.status import FieldError, invalid, required, unsupported
@@ -141,7 +141,7 @@ def _cells(document: Document, now: float) -> list[Json]:
         status.get("availableReplicas", 0),
         old,
         *podtemplate.containers_of(spec["template"]),
-        podtemplate.labels_text((spec.get("selector") or {}).get("matchLabels")),
+        pairs((spec.get("selector") or {}).get("matchLabels")),
     ]
 
 

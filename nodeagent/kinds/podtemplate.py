@@ -1,12 +1,11 @@
 """PodTemplate (core/v1), and the pod template in kinds that create pods. Nothing here creates pods."""
 
 from collections.abc import Iterator
-from itertools import chain
 
 from nodeagent.kinds import pod
 from nodeagent.kinds.description import object_rules
 from nodeagent.kinds.description.documents import Document, Json
-from nodeagent.kinds.description.printing import AGE, NONE, Column, Printer, name_and_age
+from nodeagent.kinds.description.printing import AGE, Column, Printer, name_and_age, pairs
 from nodeagent.kinds.description.resources import Resource
 from nodeagent.kinds.description.shared import read_shapes
 from nodeagent.kinds.description.status import FieldError
@@ -44,15 +43,10 @@ def containers_of(template: Document) -> list[Json]:
     return [",".join(container.get(part, "") for container in containers) for part in ("name", "image")]
 
 
-def labels_text(labels: dict[str, str] | None) -> str:
-    """Returns labels in the form of a selector."""
-    return ",".join(chain(f"{key}={value}" for key, value in sorted((labels or {}).items()))) or NONE
-
-
 def _cells(document: Document, now: float) -> list[Json]:
     name, old = name_and_age(document, now)
     template = document["template"]
-    return [name, *containers_of(template), labels_text(template["metadata"].get("labels")), old]
+    return [name, *containers_of(template), pairs(template["metadata"].get("labels")), old]
 
 
 PRINTER = Printer(

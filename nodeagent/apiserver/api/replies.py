@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, TypeAlias
@@ -111,8 +111,3 @@ def warning_headers(warnings: Iterable[str]) -> list[tuple[str, str]]:
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return "".join(f"\\x{ord(char):02x}" if category(char) == "Cc" else char for char in escaped)
-
-
-def merged(*groups: Mapping[str, str] | Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Returns all headers of the groups in one list."""
-    return [pair for group in groups for pair in (group.items() if isinstance(group, Mapping) else group)]

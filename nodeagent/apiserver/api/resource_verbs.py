@@ -15,10 +15,10 @@ from nodeagent.apiserver.api.replies import Reply, document_reply, warning_heade
 from nodeagent.apiserver.api.request_options import Request, delete_options, write_options
 from nodeagent.apiserver.api.request_target import Shape, Target, is_true, number, shape_of
 from nodeagent.apiserver.api.table_output import row_of, table_of
-from nodeagent.apiserver.api.watches import Clock, Watch, WatchRequest
+from nodeagent.apiserver.api.watches import Watch, WatchRequest
 from nodeagent.apiserver.machinery.acceptance import WriteOptions
 from nodeagent.apiserver.machinery.commits import Written
-from nodeagent.apiserver.machinery.loop_time import LoopTime
+from nodeagent.apiserver.machinery.loop_time import Clock, LoopTime
 from nodeagent.apiserver.machinery.reading import (
     ListRequest,
     Page,

@@ -14,7 +14,7 @@ from nodeagent.apiserver.api import metadata_only
 from nodeagent.apiserver.api.deliveries import Deliveries
 from nodeagent.apiserver.api.request_target import Shape
 from nodeagent.apiserver.api.table_output import bookmark_row, table_of
-from nodeagent.apiserver.machinery.loop_time import LoopTime
+from nodeagent.apiserver.machinery.loop_time import Clock, LoopTime
 from nodeagent.apiserver.machinery.reading import Selection, Steps
 from nodeagent.apiserver.storage.records import Compacted, Event, EventKind, Record
 from nodeagent.apiserver.storage.store import Store
@@ -46,18 +46,6 @@ class WatchRequest:
     """The form that is sent instead of objects: rows of a Table, or PartialObjectMetadata."""
     client: str = ""
     """The user to which the time for looking through objects and events is charged."""
-
-
-class Clock(Protocol):
-    """Monotonic time for timeouts and wall time for ages."""
-
-    def monotonic(self) -> float:
-        """Returns monotonic seconds."""
-        ...
-
-    def time(self) -> float:
-        """Returns seconds since 1970."""
-        ...
 
 
 class Stream(Protocol):

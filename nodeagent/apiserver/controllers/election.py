@@ -12,8 +12,9 @@ import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
+from nodeagent.apiserver.machinery.loop_time import Clock
 from nodeagent.apiserver.storage.records import Change, Precondition, Record, StorageFailed, StorageFull, draft
 from nodeagent.apiserver.storage.store import Store
 from nodeagent.kinds.description.documents import Document
@@ -24,18 +25,6 @@ LEASES: Final = "leases"
 NAMESPACE: Final = "kube-system"
 NAME: Final = "nodeagent-controllers"
 PATH: Final = f"{NAMESPACE}/{NAME}"
-
-
-class Clock(Protocol):
-    """The clocks of a machine."""
-
-    def time(self) -> float:
-        """Returns seconds since 1970, for people to read."""
-        ...
-
-    def monotonic(self) -> float:
-        """Returns monotonic seconds."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,23 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 PIECE_SECONDS: Final = 0.005
 _MOST_JOBS: Final = 16
 _Result = TypeVar("_Result")
+
+
+class Clock(Protocol):
+    """Monotonic time for timeouts and wall time for ages."""
+
+    def monotonic(self) -> float:
+        """Returns monotonic seconds."""
+        ...
+
+    def time(self) -> float:
+        """Returns seconds since 1970."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

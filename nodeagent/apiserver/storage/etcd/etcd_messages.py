@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import msgspec
 
 from nodeagent.wire.protobuf import as_bytes, as_int, as_signed, bytes_field, number_field, read_fields
 
-EQUAL: Final = 0
 VERSION, MODIFIED = 0, 2
 """What of a key is compared in a transaction: how often it was written, or the revision it was last written at."""
 
