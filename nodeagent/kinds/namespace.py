@@ -8,7 +8,7 @@ from nodeagent.kinds.description.formats import dns_label
 from nodeagent.kinds.description.life import DefaultLife
 from nodeagent.kinds.description.object_rules import finalizers
 from nodeagent.kinds.description.printing import AGE, Column, Printer, name_and_age
-from nodeagent.kinds.description.resources import VERBS, Part, Resource
+from nodeagent.kinds.description.resources import VERBS, Resource, Subresource
 from nodeagent.kinds.description.shared import read_shapes
 from nodeagent.kinds.description.status import FieldError
 
@@ -52,7 +52,7 @@ def _take_finalizers(document: Document, sent: Document) -> None:
     document["spec"]["finalizers"] = sent["spec"].get("finalizers") or []
 
 
-FINALIZE: Final = Part("finalize", ("update",), take=_take_finalizers)
+FINALIZE: Final = Subresource("finalize", ("update",), take=_take_finalizers)
 
 
 class NamespaceLife(DefaultLife):
@@ -107,6 +107,6 @@ ROWS = (
         storage_hash="Q3oi5N2YM8M=",
         immortal=frozenset(SYSTEM_NAMESPACES),
         own_life=NamespaceLife(),
-        further_parts=(FINALIZE,),
+        further_subresources=(FINALIZE,),
     ),
 )

@@ -4,7 +4,7 @@ from typing import Final
 
 from nodeagent.kinds.description.documents import Document, Json
 from nodeagent.kinds.description.printing import AGE, Column, Printer, name_and_age
-from nodeagent.kinds.description.resources import Part, Resource
+from nodeagent.kinds.description.resources import Resource, Subresource
 from nodeagent.kinds.description.shared import read_shapes
 
 SHAPES = read_shapes(r"""
@@ -40,7 +40,7 @@ TokenRequest = io.k8s.api.authentication.v1 : TokenRequest requests a token for 
 
 
 TOKEN_REQUEST: Final = SHAPES["TokenRequest"]
-TOKEN: Final = Part("token", ("create",), group="authentication.k8s.io", kind="TokenRequest")
+TOKEN: Final = Subresource("token", ("create",), group="authentication.k8s.io", kind="TokenRequest")
 """The subresource through which an administrator requests a token."""
 
 
@@ -62,6 +62,6 @@ ROWS = (
         short_names=("sa",),
         printer=PRINTER,
         storage_hash="pbx9ZvyFpBE=",
-        further_parts=(TOKEN,),
+        further_subresources=(TOKEN,),
     ),
 )

@@ -123,7 +123,7 @@ def authorize(
     name: str = "",
     group: str = "",
     *,
-    part: str = "",
+    subresource: str = "",
     confidential: bool = False,
 ) -> None:
     """Raises ApiError 401 (no credentials) or 403 (not allowed).
@@ -139,7 +139,11 @@ def authorize(
         return
     if user.role is Role.READER and verb in _READ_VERBS and not confidential:
         return
-    if user.role is Role.AGENT and path.strip("/") not in _SCRAPED and _agent_may(user, verb, resource, name, part):
+    if (
+        user.role is Role.AGENT
+        and path.strip("/") not in _SCRAPED
+        and _agent_may(user, verb, resource, name, subresource)
+    ):
         return
     if not resource:
         raise ApiError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"', details={})
@@ -174,7 +178,7 @@ def authorize_new(user: User, resource: str, name: str) -> None:
         )
 
 
-def _agent_may(user: User, verb: str, resource: str, name: str, part: str) -> bool:
+def _agent_may(user: User, verb: str, resource: str, name: str, subresource: str) -> bool:
     match resource:
         case "":
             return verb == "get"
@@ -183,4 +187,4 @@ def _agent_may(user: User, verb: str, resource: str, name: str, part: str) -> bo
         case "leases":
             # The name of a new Lease is in the body only (`authorize_new`).
             return verb == "create" or (name == user.name and verb in ("get", "update", "patch"))
-    return resource in _READ_BY_AGENTS and verb in _READ_VERBS and not part
+    return resource in _READ_BY_AGENTS and verb in _READ_VERBS and not subresource

@@ -5,7 +5,7 @@ from typing import Final
 from nodeagent.apiserver.api.request_target import accepts_json, parse_accept
 from nodeagent.apiserver.api.review_shapes import REVIEWS, ReviewKind, reviews_of
 from nodeagent.kinds.description.documents import Document
-from nodeagent.kinds.description.resources import Catalog, Part, Resource, rank
+from nodeagent.kinds.description.resources import Catalog, Resource, Subresource, rank
 from nodeagent.kinds.description.status import ApiError
 
 _GROUP: Final = "apidiscovery.k8s.io"
@@ -72,7 +72,7 @@ def api_resources(group: str, rows: list[Resource]) -> Document:
                 **(_kind_of(part) if part.kind else {"kind": row.kind}),
                 "verbs": list(part.verbs),
             }
-            for part in row.parts
+            for part in row.subresources
         ]
     resources += [
         {
@@ -91,7 +91,7 @@ def api_resources(group: str, rows: list[Resource]) -> Document:
     return {**head, "groupVersion": f"{group}/v1" if group else "v1", "resources": resources}
 
 
-def _kind_of(part: Part) -> Document:
+def _kind_of(part: Subresource) -> Document:
     return {"group": part.group, "version": "v1", "kind": part.kind}
 
 
@@ -158,7 +158,7 @@ def _aggregated_resource(row: Resource) -> Document:
             "responseKind": _kind_of(part) if part.kind else kind,
             "verbs": list(part.verbs),
         }
-        for part in row.parts
+        for part in row.subresources
     ]
     if parts:
         entry["subresources"] = parts

@@ -245,7 +245,7 @@ class ApiHandler:
             target.namespace,
             target.name,
             target.group,
-            part=target.part,
+            subresource=target.subresource,
             confidential=resource.confidential,
         )
         if not verb:

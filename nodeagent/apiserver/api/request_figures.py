@@ -70,14 +70,14 @@ def labels_of_resource(
     if verb == "patch" and content_type.startswith(_APPLY):
         shown = "APPLY"
     scope = "resource" if target.name or verb == "create" else "namespace" if target.namespace else "cluster"
-    part = resource.part(target.part)
+    found = resource.subresource(target.subresource)
     return Labels(
         shown,
         "" if dry_run is None else dry_run if dry_run == "All" else "invalid",
         resource.group,
         resource.version,
         resource.plural,
-        part.name if part is not None else "",
+        found.name if found is not None else "",
         scope,
     )
 

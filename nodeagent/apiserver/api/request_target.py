@@ -8,7 +8,7 @@ from typing import Final
 from nodeagent.apiserver.machinery.schema.protobuf import MEDIA_TYPE
 from nodeagent.kinds.description.status import bad_request, excerpt, not_acceptable
 
-_PARTS_OF_A_NAMESPACE = ("status", "finalize")
+_NAMESPACE_SUBRESOURCES = ("status", "finalize")
 _INT64: Final = range(-(2**63), 2**63)
 _MOST_DIGITS: Final = 64
 _DURATION: Final = re.compile(r"[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h))+)", re.ASCII)
@@ -23,14 +23,14 @@ _MOST_WORDS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A path below /api or /apis: a resource, an object of it, or a subresource (`part`) of the object."""
+    """A path below /api or /apis: a resource, an object of it, or a subresource of the object."""
 
     group: str
     version: str
     plural: str
     namespace: str = ""
     name: str = ""
-    part: str = ""
+    subresource: str = ""
 
 
 def parse_target(segments: tuple[str, ...]) -> Target | None:
@@ -44,14 +44,14 @@ def parse_target(segments: tuple[str, ...]) -> Target | None:
             return None
     namespace = ""
     match rest:
-        case ("namespaces", _, part) if part in _PARTS_OF_A_NAMESPACE:
+        case ("namespaces", _, subresource) if subresource in _NAMESPACE_SUBRESOURCES:
             pass
         case ("namespaces", namespace, _, *_):
             rest = rest[2:]
     if len(rest) > _MOST_WORDS:
         return None
-    plural, name, part = (*rest, "", "")[:_MOST_WORDS]
-    return Target(group, version, plural, namespace, name, part)
+    plural, name, subresource = (*rest, "", "")[:_MOST_WORDS]
+    return Target(group, version, plural, namespace, name, subresource)
 
 
 def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
@@ -59,10 +59,10 @@ def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
     if method == "GET":
         if is_true(query.get("watch", "")):
             return "watch"
-        if target.part == "token":
+        if target.subresource == "token":
             return ""
         return "get" if target.name else "list"
-    if target.name and target.part == "token":
+    if target.name and target.subresource == "token":
         return "create" if method == "POST" else ""
     if target.name:
         return {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(method, "")

@@ -114,7 +114,7 @@ class Objects:
     async def handle(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
         """Carries out a request and returns its reply or the watch to stream. Raises ApiError."""
         misplaced = bool(target.namespace) and not resource.namespaced
-        if misplaced or (target.part and resource.part(target.part) is None):
+        if misplaced or (target.subresource and resource.subresource(target.subresource) is None):
             raise ApiError(404, "NotFound", "the server could not find the requested resource", details={})
         if resource.namespaced and not target.namespace and verb not in ("list", "watch"):
             raise method_not_allowed()
@@ -156,7 +156,7 @@ class Objects:
 
     async def _write(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply:
         match verb:
-            case "create" if target.part == TOKEN.name:
+            case "create" if target.subresource == TOKEN.name:
                 record = self._registry.get(resource, target.namespace, target.name)
                 body = await request.read()
                 return token_requests.answer_token_request(
@@ -166,7 +166,7 @@ class Objects:
                 return await self._create(resource, target, request)
             case "update" | "patch":
                 return await self._change(verb, resource, target, request)
-            case "delete" if not target.part:
+            case "delete" if not target.subresource:
                 return await self._delete(resource, target, request)
             case "deletecollection" if "deletecollection" in resource.verbs:
                 return await self._delete_collection(resource, target, request)
@@ -329,13 +329,13 @@ class Objects:
         place = (resource, target.namespace, target.name)
         if verb == "update":
             document = await self._document(resource, request, options)
-            outcome = await self._registry.update(*place, document, options, target.part)
+            outcome = await self._registry.update(*place, document, options, target.subresource)
         elif request.content_type == bodies.APPLY_PATCH:
             document = await self._document(resource, request, options)
             if not document.get("kind") or not document.get("apiVersion"):
                 kind, version = document.get("kind", ""), document.get("apiVersion", "")
                 raise bad_request(f"invalid object type: {version}, Kind={kind}")
-            outcome = await self._registry.apply(*place, document, options, target.part)
+            outcome = await self._registry.apply(*place, document, options, target.subresource)
         else:
             outcome = await self._patch(resource, target, request, options)
         return await self._object_reply(
@@ -364,7 +364,7 @@ class Objects:
                 cause = {"message": str(rejected)}
                 raise ApiError(422, "Invalid", _GENERIC_REJECTION, details={"causes": [cause]}) from None
 
-        return await self._registry.patch(resource, target.namespace, target.name, changed, options, target.part)
+        return await self._registry.patch(resource, target.namespace, target.name, changed, options, target.subresource)
 
     async def _delete_options(self, request: Request) -> Document:
         body = await request.read()

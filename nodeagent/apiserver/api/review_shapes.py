@@ -93,7 +93,7 @@ def reviews_of(group: str) -> Iterable[ReviewKind]:
 
 def review_at(target: Target) -> ReviewKind | None:
     """Returns the kind of review that is sent to a path, or None for another path."""
-    if target.version != "v1" or target.name or target.part:
+    if target.version != "v1" or target.name or target.subresource:
         return None
     found = (one for one in reviews_of(target.group) if one.plural == target.plural)
     return next((one for one in found if one.namespaced == bool(target.namespace)), None)

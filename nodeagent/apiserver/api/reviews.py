@@ -79,7 +79,7 @@ class Reviews:
             what.get("namespace", ""),
             name,
             group,
-            part=what.get("subresource", ""),
+            subresource=what.get("subresource", ""),
             confidential=self._is_confidential(group, resource),
         )
 

@@ -24,7 +24,7 @@ from nodeagent.apiserver.machinery.write_rules import (
     generation_changes,
     is_finished,
     is_same,
-    only_part,
+    only_subresource,
     set_namespace,
 )
 from nodeagent.apiserver.storage.records import (
@@ -66,7 +66,7 @@ class Chance(Protocol):
 
 
 class Registry:
-    """Changes objects in a store. Every method raises ApiError with the Status that the client receives.
+    """Changes objects in a store. Every method raises ApiError with the client's Status. `part`: name of a subresource.
 
     has_collector: whether a garbage collector works on the objects; it removes the finalizers for dependents.
     """
@@ -148,7 +148,7 @@ class Registry:
     async def update(
         self, resource: Resource, namespace: str, name: str, given: Document, options: WriteOptions, part: str = ""
     ) -> Written:
-        """Replaces an object, or the part of it that a subresource is."""
+        """Replaces an object, or its subresource `part`."""
         document = await self._accept(resource, given, options)
         set_namespace(resource, document, namespace)
         sent = document["metadata"].get("name") or name
@@ -321,7 +321,7 @@ class Registry:
         check_identity(resource, document["metadata"], live["metadata"], record.revision)
         resource.default(document)
         if part:
-            document = only_part(resource, document, live, part)
+            document = only_subresource(resource, document, live, part)
         else:
             resource.life.prepare_update(document, live)
         document = normalise(struct, document)

@@ -56,12 +56,12 @@ def check_identity(resource: Resource, meta: Document, live: Document, revision:
     meta["resourceVersion"] = str(revision)
 
 
-def only_part(resource: Resource, document: Document, live: Document, name: str) -> Document:
+def only_subresource(resource: Resource, document: Document, live: Document, name: str) -> Document:
     """Returns the live object with one subresource, `name`, taken from `document`."""
     result: Document = copy(live)
-    part = resource.part(name)
-    if part is not None:
-        part.take(result, document)
+    found = resource.subresource(name)
+    if found is not None:
+        found.take(result, document)
     return result
 
 

@@ -43,7 +43,7 @@ def _takes_nothing(_: Document, __: Document) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Subresource:
     """A subresource. `group` and `kind` name the kind that is sent to it, if that is not the resource's own."""
 
     name: str
@@ -61,7 +61,7 @@ def _take_status(document: Document, sent: Document) -> None:
 
 
 STATUS: Final = "status"
-_STATUS_PART: Final = Part(STATUS, take=_take_status)
+_STATUS_SUBRESOURCE: Final = Subresource(STATUS, take=_take_status)
 _GROUPS: Final = (
     *("", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "networking.k8s.io"),
     *("coordination.k8s.io", "discovery.k8s.io"),
@@ -130,7 +130,7 @@ class Resource:
     storage_hash: str = ""
     confidential: bool = False
     """Whether users with the role of a reader may not read it."""
-    further_parts: tuple[Part, ...] = ()
+    further_subresources: tuple[Subresource, ...] = ()
     """Subresources besides the status."""
     own_life: KindLife | None = None
     """The kind's own life cycle; None: the default."""
@@ -140,13 +140,13 @@ class Resource:
     """Whether its objects have cluster addresses and node ports, which are written in the same transaction."""
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def subresources(self) -> tuple[Subresource, ...]:
         """All subresources."""
-        return (*self.further_parts, _STATUS_PART) if self.has_status else self.further_parts
+        return (*self.further_subresources, _STATUS_SUBRESOURCE) if self.has_status else self.further_subresources
 
-    def part(self, name: str) -> Part | None:
+    def subresource(self, name: str) -> Subresource | None:
         """Returns the subresource of that name, or None."""
-        return next((part for part in self.parts if part.name == name), None)
+        return next((one for one in self.subresources if one.name == name), None)
 
     @property
     def life(self) -> KindLife:

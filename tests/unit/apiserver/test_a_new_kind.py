@@ -33,7 +33,7 @@ WIDGET = '''
 
 from nodeagent.kinds.description.life import DefaultLife
 from nodeagent.kinds.description.printing import AGE, Column, Printer, name_and_age
-from nodeagent.kinds.description.resources import Part, Resource
+from nodeagent.kinds.description.resources import Subresource, Resource
 from nodeagent.kinds.description.shared import read_shapes
 from nodeagent.kinds.description.status import invalid
 
@@ -71,7 +71,7 @@ ROWS = (
         group="toys.example.com", plural="widgets", singular="widget", kind="Widget", struct=SHAPES["Widget"],
         short_names=("wg",), namespaced=False, printer=Printer((Column("Size", described_by="spec.size"), AGE), cells),
         default=default_widget, validate=validate_widget, generation_of=("spec",), confidential=True,
-        further_parts=(Part("polish", ("create",), group="toys.example.com", kind="Polish"),),
+        further_subresources=(Subresource("polish", ("create",), group="toys.example.com", kind="Polish"),),
         own_life=WidgetLife(),
     ),
 )

@@ -12,7 +12,9 @@ AGENT = User("node-a", Role.AGENT)
 def may(user: User, verb: str, resource: str, name: str = "", part: str = "") -> bool:
     row = next((row for row in rows() if row.plural == resource), None)
     try:
-        authorize(user, verb, "/x", resource, "default", name, part=part, confidential=bool(row and row.confidential))
+        authorize(
+            user, verb, "/x", resource, "default", name, subresource=part, confidential=bool(row and row.confidential)
+        )
     except ApiError:
         return False
     return True
