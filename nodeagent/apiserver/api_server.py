@@ -142,7 +142,7 @@ class ApiServer:
 
     def why(self, check: str) -> str:
         """Returns why a check fails, for readers and administrators; empty if that is not known."""
-        return self._store_in_use.trouble if check == "etcd" and self._store_in_use is not None else ""
+        return self._store_in_use.failure_reason if check == "etcd" and self._store_in_use is not None else ""
 
     def stop(self) -> None:
         """Makes `run` end: watches first, then connections, then the store."""

@@ -57,8 +57,9 @@ def etcd_storage(
     on_call: Callable[[str, str, float, bool], None] | None = None,
     memory: Path | None = None,
 ) -> Storage:
-    """To be opened in the event loop it was made in; on_call: as that of its Client. In the directory `memory` it keeps what it
-    saw of etcd. Raises OSError."""
+    """Returns a storage that must be opened in the same event loop. `memory`: the directory for what it last saw of etcd.
+    `on_call`: as for its Client. Raises OSError.
+    """
     # Servers without etcd do not load the etcd client.
     from nodeagent.apiserver.storage.etcd.cluster_client import Client  # noqa: PLC0415
     from nodeagent.apiserver.storage.etcd.last_seen import LastSeenFile  # noqa: PLC0415

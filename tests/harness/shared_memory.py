@@ -121,7 +121,7 @@ class Member:
     remote = False
     """True: as an etcd, on which a kube-apiserver may live."""
     short = False
-    trouble = ""
+    failure_reason = ""
 
     def __init__(self, memory: SharedMemory) -> None:
         self._memory = memory

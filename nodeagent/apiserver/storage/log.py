@@ -89,7 +89,7 @@ class Log:
         return True
 
     @property
-    def trouble(self) -> str:
+    def failure_reason(self) -> str:
         """Empty: the storage is local."""
         return ""
 

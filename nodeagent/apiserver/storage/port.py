@@ -59,7 +59,7 @@ class Storage(Protocol):
         ...
 
     @property
-    def trouble(self) -> str:
+    def failure_reason(self) -> str:
         """Why the storage does not answer, for the operator; empty if that is not known."""
         ...
 

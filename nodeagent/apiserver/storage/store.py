@@ -184,9 +184,9 @@ class Store:
         return self._storage.reachable
 
     @property
-    def trouble(self) -> str:
+    def failure_reason(self) -> str:
         """Why it does not answer; empty if that is not known."""
-        return self._storage.trouble
+        return self._storage.failure_reason
 
     @property
     def short(self) -> bool:

@@ -80,7 +80,7 @@ def test_nothing_is_written_to_a_member_that_has_come_up_as_a_cluster_of_its_own
             await asyncio.to_thread(another.is_well)
             for number in range(6):
                 # Whichever is asked first.
-                client.move_on(client.member)
+                client.switch_from(client.member)
                 await until_written(store, f"n{number}")
             await store.catch_up()
         assert await names_in(ours, "/astray") == {f"n{number}" for number in range(6)}

@@ -82,8 +82,8 @@ def test_without_tls() -> None:
     async def scenario() -> None:
         assert await said(speaks_http_2, None) == ""
         assert "no etcd" in await said(is_a_web_server, None)
-        assert await said(says_nothing, None) == "it takes connections and does not answer"
-        assert "does it want https://" in await said(hangs_up, None)
+        assert await said(says_nothing, None) == "it accepts connections and does not answer"
+        assert "does it need https://" in await said(hangs_up, None)
         async with peer(says_nothing) as endpoint:
             pass
         assert await diagnose(endpoint, None) == "Connection refused"
@@ -95,14 +95,12 @@ def test_with_tls(files: Files, others: Files) -> None:
     async def scenario() -> None:
         assert await said(speaks_http_2, client(files, files), files) == ""
         assert "no authority of --etcd-cafile" in await said(speaks_http_2, client(others, files), files)
-        assert "--etcd-certfile and --etcd-keyfile are not given" in await said(
-            speaks_http_2, client(files, None), files
-        )
+        assert "--etcd-certfile and --etcd-keyfile are not set" in await said(speaks_http_2, client(files, None), files)
         refused = await said(speaks_http_2, client(files, others), files)
         assert "refuses the certificate of --etcd-certfile" in refused
         assert refused.endswith(" GMT")
-        assert "does it want http://" in await said(hangs_up, client(files, files))
-        assert "does it want http://" in await said(is_a_web_server, client(files, files))
-        assert await said(says_nothing, client(files, files)) == "it hangs, or takes no part in TLS"
+        assert "does it need http://" in await said(hangs_up, client(files, files))
+        assert "does it need http://" in await said(is_a_web_server, client(files, files))
+        assert await said(says_nothing, client(files, files)) == "it hangs, or does not speak TLS"
 
     asyncio.run(scenario())

@@ -52,7 +52,7 @@ def test_a_watch_leaves_a_member_that_reads_nothing_more(tmp_path: Path) -> None
                 async with asyncio.timeout(60):
                     for number in range(MANY):
                         while cluster.members[list(client.members).index(client.member)] is not asked:
-                            client.move_on(client.member)
+                            client.switch_from(client.member)
                         await until_written(store, f"again-{number}")
 
     asyncio.run(scenario())

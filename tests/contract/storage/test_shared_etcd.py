@@ -106,7 +106,7 @@ def test_who_lacks_rights_is_told_which(tmp_path: Path, caplog: pytest.LogCaptur
                 await settles(store, lambda: store.reachable)
                 await etcdctl("auth", "enable", as_root=False)
                 await settles(store, lambda: not store.reachable)
-                assert RIGHTS in store.trouble
+                assert RIGHTS in store.failure_reason
                 assert caplog.text.count("etcd cannot be used") == 1
                 assert RIGHTS in await why_not(store_of(cluster, files=files))
                 await etcdctl("user", "add", "client:pass")
@@ -119,7 +119,7 @@ def test_who_lacks_rights_is_told_which(tmp_path: Path, caplog: pytest.LogCaptur
                 await settles(store, lambda: not store.reachable)
                 await etcdctl("role", "grant-permission", "ours", "readwrite", *EVERYTHING)
                 await settles(store, lambda: store.reachable)
-                assert store.trouble == ""
+                assert store.failure_reason == ""
                 await store.commit(create("b"))
             async with store_of(cluster, files=files) as store:
                 assert set(store.collection("things").records) == {"a", "b"}

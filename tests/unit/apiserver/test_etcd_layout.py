@@ -96,7 +96,7 @@ def test_a_value_of_others_is_made_canonical_and_a_revision_in_it_does_not_count
 
 def test_a_value_of_our_own_that_somebody_copied_elsewhere_does_not_count_as_the_object_there() -> None:
     written = LAYOUT.value("services", draft({"metadata": {**META, "resourceVersion": "0"}}))
-    with pytest.raises(Unreadable, match="it says it is default/web"):
+    with pytest.raises(Unreadable, match="its name is default/web"):
         LAYOUT.body("services", "default/other", written, 7)
 
 

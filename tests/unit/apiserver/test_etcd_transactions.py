@@ -6,7 +6,7 @@ from nodeagent.apiserver.storage.etcd.etcd_messages import KeyValue, WatchEvent,
 from nodeagent.apiserver.storage.etcd.layout import Layout
 from nodeagent.apiserver.storage.etcd.outcomes import Outcome, outcome_of
 from nodeagent.apiserver.storage.etcd.transactions import Transaction, transaction
-from nodeagent.apiserver.storage.etcd.versions import is_for_use, parse_version, tells_progress_in_step
+from nodeagent.apiserver.storage.etcd.versions import is_recommended, parse_version, reports_progress_correctly
 from nodeagent.apiserver.storage.records import Change, draft
 from nodeagent.wire.protobuf import Malformed
 
@@ -30,8 +30,8 @@ def proven(*events: WatchEvent, of: list[Change]) -> int | None:
     """At which revision something else is there, as the events prove; 0: nothing, None: they prove nothing."""
     wanted: Transaction = transaction(LAYOUT, of)
     for event in events:
-        wanted.note(event)
-    found = wanted.overtaken()
+        wanted.record(event)
+    found = wanted.proof_of_refusal()
     return None if found is None else found.actual
 
 
@@ -133,8 +133,8 @@ def test_what_an_error_means(code: str, text: str, outcome: Outcome) -> None:
     ],
 )
 def test_releases(version: str, in_step: bool, for_use: bool) -> None:
-    assert tells_progress_in_step(parse_version(version)) is in_step
-    assert is_for_use(parse_version(version)) is for_use
+    assert reports_progress_correctly(parse_version(version)) is in_step
+    assert is_recommended(parse_version(version)) is for_use
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,10 @@ class Members:
     def member(self) -> Scripted:
         return self._members[self.moves % len(self._members)]
 
-    def tell_of_moves(self, _: Callable[[], None]) -> None:
+    def on_switch(self, _: Callable[[], None]) -> None:
         pass
 
-    def move_on(self, _: Scripted) -> None:
+    def switch_from(self, _: Scripted) -> None:
         self.moves += 1
         if self.moves == self._wanted:
             self.enough.set()

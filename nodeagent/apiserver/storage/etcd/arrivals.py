@@ -6,7 +6,7 @@ from itertools import count
 
 
 class PendingDeliveries:
-    """Waiters by the revision they wait for, the earliest first."""
+    """A queue of callers that wait until a revision was delivered, the earliest revision first."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []

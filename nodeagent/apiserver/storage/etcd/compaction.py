@@ -1,4 +1,4 @@
-"""History is given up by one server at a time, as kube-apiserver does it."""
+"""Compaction of etcd's history by one server at a time, as kube-apiserver does it."""
 
 from nodeagent.apiserver.storage.etcd import etcd_messages
 from nodeagent.apiserver.storage.etcd.cluster_client import Client, EtcdFailed
@@ -14,13 +14,13 @@ class Compaction:
         self._times = 0
 
     def begin(self, times: int) -> None:
-        """times: the version of that key, as it was read."""
+        """Sets the version of that key at the start."""
         self._times = times
 
     async def compact(self, floor: int, *, counted: bool) -> None:
-        """Give up what is below this revision of etcd's, unless another server has done so meanwhile. counted: False where
-        etcd has no room for another write. Raises EtcdFailed."""
-        if counted and not await self._is_our_turn(floor):
+        """Compacts the history below `floor`, unless another server did. `counted`: False while etcd cannot write the key.
+        Raises EtcdFailed."""
+        if counted and not await self._wins_turn(floor):
             return
         try:
             await self._client.compact(floor)
@@ -28,7 +28,7 @@ class Compaction:
             if failed.outcome is not Outcome.COMPACTED:
                 raise
 
-    async def _is_our_turn(self, floor: int) -> bool:
+    async def _wins_turn(self, floor: int) -> bool:
         mine = etcd_messages.compare(COMPACT_KEY, etcd_messages.VERSION, self._times)
         put = etcd_messages.as_put(etcd_messages.put_request(COMPACT_KEY, b"%d" % floor))
         other = etcd_messages.as_range(etcd_messages.range_request(COMPACT_KEY))

@@ -12,7 +12,7 @@ VERSION, MODIFIED = 0, 2
 
 
 class KeyValue(msgspec.Struct, frozen=True, gc=False):
-    """A key as it is stored; `version` counts its writes since it was created."""
+    """A stored key; `version` counts its writes since it was created."""
 
     key: bytes = b""
     mod_revision: int = 0
@@ -22,7 +22,7 @@ class KeyValue(msgspec.Struct, frozen=True, gc=False):
 
 
 class WatchEvent(msgspec.Struct, frozen=True, gc=False):
-    """One change; of a deletion `kv` has key and revision only."""
+    """One change. For a deletion `kv` has only key and revision."""
 
     deleted: bool
     kv: KeyValue
@@ -30,7 +30,7 @@ class WatchEvent(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Who answered, and the latest revision it knows."""
+    """The cluster and the member that answered, and its latest revision."""
 
     cluster: int = 0
     member: int = 0
@@ -39,7 +39,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class RangeReply:
-    """Keys in order; `more`: there are further ones."""
+    """Keys in order; `more`: whether there are further ones."""
 
     header: Header
     kvs: Sequence[KeyValue]
@@ -48,7 +48,7 @@ class RangeReply:
 
 @dataclass(frozen=True, slots=True)
 class TxnReply:
-    """`ranges` are the answers of the operations that were reads, in order."""
+    """The result of a transaction; `ranges` are the results of its reads, in order."""
 
     header: Header
     succeeded: bool
@@ -57,7 +57,7 @@ class TxnReply:
 
 @dataclass(frozen=True, slots=True)
 class WatchReply:
-    """What a watch says at a time. Without events, created or canceled it only tells how far it has come."""
+    """One message of a watch. Without events, created or canceled it only reports progress."""
 
     header: Header
     created: bool
@@ -69,7 +69,7 @@ class WatchReply:
 
 @dataclass(frozen=True, slots=True)
 class StatusReply:
-    """One member: its release, and whether it knows a leader."""
+    """The status of one member: its release, and the id of its leader (0: no leader)."""
 
     header: Header
     version: str
@@ -93,77 +93,77 @@ def range_request(
     keys_only: bool = False,
     serializable: bool = False,
 ) -> bytes:
-    """Reads a key, or those from `key` up to, not including, `end`; at the latest revision unless one is given."""
+    """Encodes a read of a key, or of the keys from `key` up to, but not including, `end`; by default at the latest revision."""
     parts = (_data(1, key), _data(2, end), _number(3, limit), _number(4, revision))
     return b"".join((*parts, _number(7, serializable), _number(8, keys_only)))
 
 
 def put_request(key: bytes, value: bytes, lease: int = 0) -> bytes:
-    """Writes a key."""
+    """Encodes a write of a key."""
     return _data(1, key) + _data(2, value) + _number(3, lease)
 
 
 def delete_request(key: bytes, end: bytes = b"") -> bytes:
-    """Removes a key, or a range of them."""
+    """Encodes the deletion of a key, or of a range of keys."""
     return _data(1, key) + _data(2, end)
 
 
 def compare(key: bytes, target: int, number: int) -> bytes:
-    """The key's number of that kind is `number`; 0: the key is not there."""
-    # 0 is said, too: the field is one of several, and says which.
+    """Encodes the condition that the key's version or revision is `number`; 0: the key does not exist."""
+    # 0 is encoded, too: the field belongs to a oneof and selects its member.
     field = {VERSION: 4, MODIFIED: 6}[target]
     return _number(2, target) + _data(3, key) + number_field(field, number)
 
 
 def as_range(request: bytes) -> bytes:
-    """A read, as an operation of a transaction."""
+    """Encodes a read as an operation of a transaction."""
     return _data(1, request, always=True)
 
 
 def as_put(request: bytes) -> bytes:
-    """A write, as an operation of a transaction."""
+    """Encodes a write as an operation of a transaction."""
     return _data(2, request, always=True)
 
 
 def as_delete(request: bytes) -> bytes:
-    """A removal, as an operation of a transaction."""
+    """Encodes a deletion as an operation of a transaction."""
     return _data(3, request, always=True)
 
 
 def txn_request(compares: Sequence[bytes], success: Sequence[bytes], failure: Sequence[bytes] = ()) -> bytes:
-    """If all compares hold then the first operations, else the second."""
+    """Encodes a transaction: if all compares hold, the operations of `success`, else those of `failure`."""
     parts = [_data(1, one, always=True) for one in compares]
     parts += [_data(2, one, always=True) for one in success]
     return b"".join([*parts, *(_data(3, one, always=True) for one in failure)])
 
 
 def compaction_request(revision: int) -> bytes:
-    """Forgets what was superseded or deleted at or before a revision."""
+    """Encodes a compaction of the history up to a revision."""
     return _number(1, revision)
 
 
 def watch_create(key: bytes, end: bytes, start: int) -> bytes:
-    """Tells every change of a range from revision `start` on."""
+    """Encodes a watch of a range, with every change from revision `start` on."""
     return _data(1, _data(1, key) + _data(2, end) + _number(3, start), always=True)
 
 
 def watch_progress() -> bytes:
-    """Asks a watch how far it has come."""
+    """Encodes a request for a watch's progress."""
     return _data(3, b"", always=True)
 
 
 def lease_grant(seconds: int) -> bytes:
-    """A new lease, with a number of etcd's choice."""
+    """Encodes a request for a new lease, whose id etcd chooses."""
     return _number(1, seconds)
 
 
 def lease_number(number: int) -> bytes:
-    """Renews or revokes a lease."""
+    """Encodes the renewal or revocation of a lease."""
     return _number(1, number)
 
 
 def _all_fields(data: bytes) -> dict[int, list[int | bytes]]:
-    """All values of each field, in the order they came."""
+    """Returns all values of each field, in the order of the message."""
     found: dict[int, list[int | bytes]] = {}
     for number, value in read_fields(data):
         found.setdefault(number, []).append(value)
@@ -171,7 +171,7 @@ def _all_fields(data: bytes) -> dict[int, list[int | bytes]]:
 
 
 def _last(found: dict[int, list[int | bytes]], number: int) -> int | bytes:
-    """A field of which the last value counts; 0 where it is missing."""
+    """Returns the last value of a field; 0 if it is missing."""
     return found[number][-1] if number in found else 0
 
 
@@ -180,18 +180,18 @@ def _header(found: dict[int, list[int | bytes]]) -> Header:
 
 
 def read_header(data: bytes) -> Header:
-    """A ResponseHeader."""
+    """Decodes a ResponseHeader."""
     found = dict(read_fields(data))
     return Header(as_int(found.get(1, 0)), as_int(found.get(2, 0)), as_signed(found.get(3, 0)))
 
 
 def read_any_header(data: bytes) -> Header:
-    """The header of an answer of which nothing else matters."""
+    """Decodes only the header of a response."""
     return _header(_all_fields(data))
 
 
 def read_key_value(data: bytes) -> KeyValue:
-    """A KeyValue."""
+    """Decodes a KeyValue."""
     found = dict(read_fields(data))
     return KeyValue(
         as_bytes(found.get(1, b"")),
@@ -203,21 +203,21 @@ def read_key_value(data: bytes) -> KeyValue:
 
 
 def read_range(data: bytes) -> RangeReply:
-    """A RangeResponse."""
+    """Decodes a RangeResponse."""
     found = _all_fields(data)
     kvs = [read_key_value(as_bytes(one)) for one in found.get(2, ())]
     return RangeReply(_header(found), kvs, bool(_last(found, 3)))
 
 
 def read_txn(data: bytes) -> TxnReply:
-    """A TxnResponse."""
+    """Decodes a TxnResponse."""
     found = _all_fields(data)
     ranges = [read_range(as_bytes(read)) for one in found.get(3, ()) for read in _all_fields(as_bytes(one)).get(1, ())]
     return TxnReply(_header(found), bool(_last(found, 2)), ranges)
 
 
 def read_watch(data: bytes) -> WatchReply:
-    """A WatchResponse."""
+    """Decodes a WatchResponse."""
     found = _all_fields(data)
     reason = b"".join(as_bytes(one) for one in found.get(6, ())).decode(errors="replace")
     return WatchReply(
@@ -236,18 +236,18 @@ def _read_event(data: bytes) -> WatchEvent:
 
 
 def read_lease(data: bytes) -> tuple[int, int]:
-    """(number of a lease, seconds it has left) of a grant or a renewal; 0 seconds: there is no such lease."""
+    """Decodes a grant or a renewal: (id of the lease, seconds it has left; 0: it does not exist)."""
     found = dict(read_fields(data))
     return as_signed(found.get(2, 0)), as_signed(found.get(3, 0))
 
 
 def read_status(data: bytes) -> StatusReply:
-    """A StatusResponse of one member."""
+    """Decodes a StatusResponse of one member."""
     found = dict(read_fields(data))
     version = as_bytes(found.get(2, b"")).decode(errors="replace")
     return StatusReply(read_header(as_bytes(found.get(1, b""))), version, as_int(found.get(4, 0)))
 
 
 def read_alarms(data: bytes) -> list[int]:
-    """The kinds of alarms that are up (1: no space, 2: damaged)."""
+    """Decodes the kinds of active alarms (1: no space, 2: corrupt)."""
     return [as_int(_last(_all_fields(as_bytes(one)), 2)) for one in _all_fields(data).get(2, ())]

@@ -1,4 +1,4 @@
-"""What is asked of an etcd before a server lives in it: whether it may write there, and who else has keys there."""
+"""Checks of an etcd before a server uses it: the permission to write, and keys of other programs."""
 
 import logging
 from typing import Final
@@ -13,14 +13,12 @@ from nodeagent.apiserver.storage.records import StorageFailed, StorageUnreachabl
 
 logger = logging.getLogger(__name__)
 _NEVER: Final = 1 << 62
-"""No key has been written so often."""
+"""No key is ever written so often."""
 
 
-async def prove_rights(client: Client, layout: Layout) -> None:
-    """Sends a transaction whose condition never holds: etcd checks the permission to write, and writes nothing.
-
-    Raises EtcdFailed where that is not allowed; other failures pass.
-    """
+async def check_rights(client: Client, layout: Layout) -> None:
+    """Sends a transaction whose condition never holds: etcd checks the permission to write, and writes nothing. Raises
+    EtcdFailed if that is not allowed; other failures are ignored."""
     never = etcd_messages.compare(COMPACT_KEY, etcd_messages.VERSION, _NEVER)
     puts = [
         etcd_messages.as_put(etcd_messages.put_request(key, b""))
@@ -33,23 +31,23 @@ async def prove_rights(client: Client, layout: Layout) -> None:
             raise
 
 
-async def settle_in(client: Client, layout: Layout, seen: LastSeen | None) -> None:
-    """Returns when it is sure that this server may live here. Raises EtcdFailed, and StorageFailed where it should not start."""
+async def check_cluster(client: Client, layout: Layout, seen: LastSeen | None) -> None:
+    """Checks that this server may use the etcd. Raises EtcdFailed, and StorageFailed if it must not start."""
     silent = await examine(client)
     if silent and seen is not None and seen.cluster != client.cluster:
-        # One member alone may have been started as a cluster of its own, with nothing in it.
+        # A single member may have been started as a new, empty cluster.
         raise StorageUnreachable(
             "etcd is another cluster than when this server last ran, and not all of its members answer:"
             f" {'; '.join(silent)}"
         )
     new = await is_new(client, layout)
-    await prove_rights(client, layout)
+    await check_rights(client, layout)
     if new:
-        await warn_of_others(client, layout)
+        await warn_of_foreign_keys(client, layout)
 
 
 async def is_new(client: Client, layout: Layout) -> bool:
-    """No server has lived below this prefix. Raises EtcdFailed, and StorageFailed where one lives above it."""
+    """Returns whether no server has used this prefix. Raises EtcdFailed, and StorageFailed if a server uses a prefix above it."""
     for start, end in layout.internal_above:
         found = await _peek(client, etcd_messages.range_request(start, end, limit=1, keys_only=True))
         if found:
@@ -60,8 +58,8 @@ async def is_new(client: Client, layout: Layout) -> bool:
     return not reply.kvs
 
 
-async def warn_of_others(client: Client, layout: Layout) -> None:
-    """A prefix that is new, in an etcd that others use, may be a slip of who starts a further server."""
+async def warn_of_foreign_keys(client: Client, layout: Layout) -> None:
+    """Warns if the prefix is new but the etcd has other keys: the operator may have mistyped the prefix."""
     for start, end in ((b"\0", layout.start), (layout.end, b"\0")):
         keys = [
             key
@@ -70,7 +68,7 @@ async def warn_of_others(client: Client, layout: Layout) -> None:
         ]
         if keys:
             logger.warning(
-                "nothing is stored below this prefix yet, and others have keys in this etcd: is it the one of the other servers?"
+                "nothing is stored below this prefix yet, but this etcd has other keys: is it the prefix of the other servers?"
                 " prefix=%s key=%s",
                 layout.prefix,
                 _shown(keys),
@@ -79,9 +77,9 @@ async def warn_of_others(client: Client, layout: Layout) -> None:
 
 
 async def _peek(client: Client, request: bytes) -> list[bytes]:
-    """The keys that this user may read: a user with rights only below the prefix gets an empty list."""
+    """Returns the keys that this user may read: an empty list for a user with rights only below the prefix."""
     try:
-        return [kv.key for kv in (await client.look(request)).kvs]
+        return [kv.key for kv in (await client.read_optional(request)).kvs]
     except EtcdFailed as failed:
         if failed.outcome is not Outcome.DENIED:
             raise

@@ -1,4 +1,4 @@
-"""Objects that are there for a while only: etcd ends them with a lease."""
+"""Objects that expire: etcd deletes them with their lease."""
 
 from math import ceil
 from typing import Final, NamedTuple
@@ -9,8 +9,8 @@ from nodeagent.apiserver.storage.records import Change, Revision
 _SHORTEST_SECONDS: Final = 2
 
 
-class _Kept(NamedTuple):
-    """A lease, and the object it was given to: the revision that clients receive, value, seconds."""
+class _GrantedLease(NamedTuple):
+    """A lease and the object that was written with it: revision, value and duration in seconds."""
 
     lease: int
     revision: int
@@ -19,18 +19,18 @@ class _Kept(NamedTuple):
 
 
 class KeptLeases:
-    """The leases this server has given, by key: an object that is only to stay for longer is not written again."""
+    """The leases that this server granted, by key: an object that is only renewed is not written again."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._kept: dict[bytes, _Kept] = {}
+        self._kept: dict[bytes, _GrantedLease] = {}
 
     async def grant(self, seconds: float) -> int:
-        """A new one. Raises EtcdFailed."""
+        """Returns the id of a new lease. Raises EtcdFailed."""
         return await self._client.grant_lease(max(ceil(seconds), _SHORTEST_SECONDS))
 
-    async def prolong(self, key: bytes, value: bytes | None, change: Change, known: Revision | None) -> Revision | None:
-        """What is known of the object, once its lease was renewed; None where it has to be written. Raises EtcdFailed."""
+    async def renew(self, key: bytes, value: bytes | None, change: Change, known: Revision | None) -> Revision | None:
+        """Renews the lease and returns the known object, or returns None if the object must be written. Raises EtcdFailed."""
         kept = self._kept.get(key)
         if kept is None or known is None or change.seconds is None:
             return None
@@ -41,9 +41,9 @@ class KeptLeases:
         return known if await self._client.renew_lease(kept.lease) else None
 
     def keep(self, key: bytes, lease: int, revision: int, value: bytes, seconds: float) -> None:
-        """It was written with this lease."""
-        self._kept[key] = _Kept(lease, revision, value, ceil(seconds))
+        """Records that the object was written with this lease."""
+        self._kept[key] = _GrantedLease(lease, revision, value, ceil(seconds))
 
     def forget(self, key: bytes) -> None:
-        """The object has gone."""
+        """Drops the lease of an object that was deleted."""
         self._kept.pop(key, None)

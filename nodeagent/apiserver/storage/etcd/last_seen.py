@@ -12,7 +12,7 @@ _BUMP_AT_LEAST: Final = 100_000
 
 
 class LastSeen(msgspec.Struct, frozen=True):
-    """The cluster, by its number, and the latest revision of it that clients of this server may have received."""
+    """The id of the cluster, and the latest revision of it that clients of this server may have received."""
 
     cluster: int
     revision: int
@@ -23,14 +23,14 @@ class LastSeen(msgspec.Struct, frozen=True):
 
 
 class LastSeenFile:
-    """What a server saw last, from one start to the next."""
+    """Keeps what a server saw last, from one start to the next."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._written: LastSeen | None = None
 
     def read(self) -> LastSeen | None:
-        """Returns None without a file. Raises StorageFailed where it cannot be read."""
+        """Returns None without a file. Raises StorageFailed if it cannot be read."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=LastSeen)
         except FileNotFoundError:
@@ -39,7 +39,7 @@ class LastSeenFile:
             raise StorageFailed(f"{self._path} cannot be read, remove it if etcd was not restored: {error}") from None
 
     def write(self, seen: LastSeen) -> None:
-        """Replaces the file where it holds something else. Raises StorageFailed."""
+        """Replaces the file if its content changes. Raises StorageFailed."""
         if seen == self._written:
             return
         beside = self._path.with_name(f"{self._path.name}.new")
@@ -51,7 +51,7 @@ class LastSeenFile:
         self._written = seen
 
     def check(self, seen: LastSeen | None, cluster: int, revision: int) -> None:
-        """Raises StorageFailed where the cluster does not continue what was seen."""
+        """Raises StorageFailed if the cluster does not continue what was seen."""
         if seen is not None and not seen.is_continued_by(cluster, revision):
             raise StorageFailed(
                 f"etcd was restored and went back: it is at revision {revision}, clients of this server know {seen.revision}."

@@ -1,7 +1,7 @@
-"""Which key an object has, and how its value is read: as kube-apiserver keeps it when it stores JSON. Pure.
+"""The key of each object, and how its value is read: as kube-apiserver stores JSON. Pure.
 
-A value has kind and apiVersion and no resourceVersion, which is the revision the key was last written at. Values from here end
-in a space, which JSON permits: they are canonical, and need not be made so when they are read.
+A value has kind and apiVersion but no resourceVersion, which is the revision of the key's last write. Values written by this
+program end in a space, which JSON permits: they are canonical and need no conversion when they are read.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,28 +16,30 @@ _MARK: Final = b'"resourceVersion":"'
 _OWN: Final = b" "
 _METADATA: Final = b'"metadata":{'
 _INTERNAL: Final = "nodeagent.dev"
-"""The first part of keys that only this program uses: for servers that live, and credentials."""
+"""The first part of keys that only this program uses: records of live servers, and credentials."""
 
 
 class Unreadable(ValueError):
-    """A value that is no object this server knows; the text says why."""
+    """A value that is not an object known to this server; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCollection:
-    """Where the objects of a collection are below the prefix, and what they are."""
+    """The path of a collection below the prefix, and the kind of its objects."""
 
     path: str
     kind: str
     api_version: str
     namespaced: bool
     canonical: Callable[[Document], Document] | None
-    """The object with the fields in the order they are stored here, without those that are not known. None: it is no object of
-    the API, but a record of kube-apiserver's own without a name or uid, and is taken as it is."""
+    """Returns the object with its fields in the order in which they are stored here, without unknown ones.
+
+    None: a record of kube-apiserver itself, without a name or UID, which is used as it is.
+    """
 
     @property
     def opening(self) -> bytes:
-        """How a value begins."""
+        """The beginning of a value."""
         return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
 
 
@@ -58,10 +60,8 @@ _head = msgspec.json.Decoder(_Head)
 
 
 class Layout:
-    """Keys below `prefix`, of which the slashes between names count only once, as for kube-apiserver.
-
-    `stored` says how the collections of the API, and kube-apiserver's own records, are kept; any other is internal.
-    """
+    """The keys below `prefix`; repeated slashes in it count as one, as in kube-apiserver. `stored` has the collections of the
+    API and kube-apiserver's own records; any other collection is internal."""
 
     def __init__(self, prefix: str, stored: Mapping[str, StoredCollection]) -> None:
         self._prefix = "".join(f"/{part}" for part in prefix.split("/") if part) + "/"
@@ -71,39 +71,39 @@ class Layout:
 
     @property
     def prefix(self) -> str:
-        """Without a slash at its end."""
+        """The prefix without a slash at its end."""
         return self._prefix[:-1]
 
     @property
     def internal_above(self) -> list[tuple[bytes, bytes]]:
-        """The bounds of what servers have for themselves whose prefix holds this one."""
+        """The key ranges (start, end) of internal records of servers whose prefix contains this one."""
         parts = self.prefix.split("/")
         above = (f"{'/'.join(parts[:count])}/{_INTERNAL}".encode() for count in range(2, len(parts)))
         return [(key + b"/", key + b"0") for key in above]
 
     @property
     def start(self) -> bytes:
-        """The first key there may be."""
+        """The first key below the prefix."""
         return self._prefix.encode()
 
     @property
     def end(self) -> bytes:
-        """The first key beyond."""
+        """The first key beyond the prefix."""
         return self._prefix[:-1].encode() + b"0"
 
     @property
     def internal_start(self) -> bytes:
-        """The first key of what servers have for themselves."""
+        """The first key of internal records."""
         return f"{self._prefix}{_INTERNAL}/".encode()
 
     def key(self, collection: str, path: str) -> bytes:
-        """The key of an object."""
+        """Returns the key of an object."""
         stored = self._stored.get(collection)
         where = stored.path if stored is not None else f"{_INTERNAL}/{collection}"
         return f"{self._prefix}{where}/{path}".encode()
 
     def locate(self, key: bytes) -> tuple[str, str] | None:
-        """(collection, path) of a key; None: it is not below the prefix or in no collection."""
+        """Returns (collection, path) of a key, or None if it is not below the prefix or in no known collection."""
         try:
             text = key.decode()
         except UnicodeDecodeError:
@@ -121,11 +121,11 @@ class Layout:
         return (collection, rest) if collection and rest else None
 
     def first_part(self, key: bytes) -> str:
-        """What is said of a key that is nowhere here: the first part of it."""
+        """Returns the first part of a key below the prefix, to report a key that is in no known collection."""
         return key.decode(errors="replace").removeprefix(self._prefix).partition("/")[0]
 
     def value(self, collection: str, draft: bytes) -> bytes:
-        """The value of an object that is a draft, with some resourceVersion."""
+        """Returns the value to store for a draft, which has some resourceVersion."""
         start = draft.index(_MARK)
         end = draft.index(b'"', start + len(_MARK)) + 1
         if draft[end : end + 1] == b",":
@@ -136,7 +136,7 @@ class Layout:
         return opening + draft[1:start] + draft[end:] + _OWN
 
     def body(self, collection: str, path: str, value: bytes, revision: int) -> bytes:
-        """The object as it is kept in memory. Raises Unreadable."""
+        """Returns the object in the form that is kept in memory. Raises Unreadable."""
         stored = self._stored.get(collection)
         if stored is not None and stored.canonical is None:
             return _record(stored, value, revision)
@@ -149,7 +149,7 @@ class Layout:
         metadata = self._metadata(collection, value)
         if stored is None:
             return b'{"metadata":{"resourceVersion":"%d",%b' % (revision, metadata)
-        # Clients receive the fields in kube-apiserver's order.
+        # Clients expect the fields in kube-apiserver's order.
         uid = f'"uid":"{head.metadata.uid}",'.encode()
         before, _, after = metadata.partition(uid)
         if not after:
@@ -157,7 +157,7 @@ class Layout:
         return b'{"metadata":{%b%b"resourceVersion":"%d",%b' % (before, uid, revision, after)
 
     def _metadata(self, collection: str, value: bytes) -> bytes:
-        """The canonical object from its first field of metadata on. Raises Unreadable."""
+        """Returns the canonical object from the first field of its metadata on. Raises Unreadable."""
         stored = self._stored.get(collection)
         opening = self._opening.get(collection, b"{")
         if value.endswith(_OWN) and value.startswith(opening + _METADATA):
@@ -181,7 +181,7 @@ class Layout:
 
 
 def _record(stored: StoredCollection, value: bytes, revision: int) -> bytes:
-    """One of kube-apiserver's own, as it is kept in memory. Raises Unreadable."""
+    """Returns a record of kube-apiserver itself in the form that is kept in memory. Raises Unreadable."""
     try:
         document = decode(value)
         kind = document.pop("kind", None), document.pop("apiVersion", None)
@@ -201,7 +201,7 @@ def _check(stored: StoredCollection, path: str, head: _Head) -> None:
             f"it is {head.api_version or 'no'} {head.kind or 'kind'}, not {stored.api_version} {stored.kind}"
         )
     if own != path:
-        raise Unreadable(f"it says it is {own}")
+        raise Unreadable(f"its name is {own}")
     if not meta.uid or not meta.creation_timestamp:
         raise Unreadable("it has no uid or no creationTimestamp")
 

@@ -1,4 +1,4 @@
-"""What is read when a server starts: the releases of the members, where history begins, and all objects as they were then."""
+"""What a server reads when it starts: the releases of the members, the start of the history, and all objects at that revision."""
 
 import asyncio
 import logging
@@ -12,23 +12,22 @@ from nodeagent.apiserver.storage.etcd.etcd_messages import KeyValue, StatusReply
 from nodeagent.apiserver.storage.etcd.layout import Layout, Unreadable
 from nodeagent.apiserver.storage.etcd.outcomes import Outcome
 from nodeagent.apiserver.storage.etcd.rpc import Member
-from nodeagent.apiserver.storage.etcd.versions import is_for_use, parse_version
+from nodeagent.apiserver.storage.etcd.versions import is_recommended, parse_version
 from nodeagent.apiserver.storage.records import Revision, StorageFailed, StorageUnreachable
 
 logger = logging.getLogger(__name__)
 COMPACT_KEY: Final = b"compact_rev_key"
-"""kube-apiserver's: the revision that was compacted last, and by its version whose turn it is."""
+"""kube-apiserver's key: its value is the revision that was compacted last, its version decides whose turn it is."""
 _PAGE: Final = 2_000
 _MOST_HISTORY: Final = 50_000
-"""Revisions that are read again at most; older ones are not offered, though etcd may have them."""
-_TOLD: Final = 10
+"""The most revisions that are read again; older ones are not offered, although etcd may have them."""
+_MOST_LOGGED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """All objects at one revision. base: the revision that they were read at, where history begins. latest: the revision when
-    loading began. cluster: etcd's number of it. compactions: version of the
-    key that counts compactions. unreadable: key → why its value cannot be served."""
+    """All objects at the revision `base`, where history begins. `latest`: the revision when loading began. `compactions`:
+    version of the key that counts compactions. `unreadable`: key → why its value cannot be served."""
 
     rows: list[Revision]
     base: int
@@ -39,15 +38,15 @@ class Range:
 
 
 async def examine(client: Client) -> list[str]:
-    """Log which releases the members are; which of them do not answer, and why. From then on only the cluster they belong to is asked.
-
-    Raises StorageUnreachable when none answers, StorageFailed when one is too old, or they are of several clusters.
-    """
+    """Logs the releases of the members. Returns a line for each member that does not answer. Then only its cluster is used.
+    Raises StorageUnreachable if none answers, StorageFailed if one is too old, or they belong to several clusters."""
     versions = {}
     silent = []
     clusters: dict[int, str] = {}
     for member, found in zip(
-        client.members, await asyncio.gather(*(_ask(client, member) for member in client.members)), strict=True
+        client.members,
+        await asyncio.gather(*(_status_or_reason(client, member) for member in client.members)),
+        strict=True,
     ):
         endpoint = str(member.endpoint)
         if isinstance(found, str):
@@ -70,9 +69,9 @@ async def examine(client: Client) -> list[str]:
             raise StorageFailed(
                 "{}: etcd {}.{}.{} is too old: 3.5.28 or 3.6.9 are the first for use".format(endpoint, *version)
             )
-        if not is_for_use(version):
+        if not is_recommended(version):
             logger.warning(
-                "this release of etcd is for tests only: it is known to lose events or to read what is past;"
+                "this release of etcd is for tests only: it is known to lose events or to read outdated data;"
                 " 3.5.28 or 3.6.9 are the first for use member=%s version=%d.%d.%d",
                 endpoint,
                 *version,
@@ -80,8 +79,8 @@ async def examine(client: Client) -> list[str]:
     return silent
 
 
-async def _ask(client: Client, member: Member) -> StatusReply | str:
-    """What a member says of itself, or why it does not."""
+async def _status_or_reason(client: Client, member: Member) -> StatusReply | str:
+    """Returns the status of a member, or why it does not answer."""
     try:
         return await client.status(member)
     except EtcdFailed as failed:
@@ -89,8 +88,7 @@ async def _ask(client: Client, member: Member) -> StatusReply | str:
 
 
 async def load(client: Client, layout: Layout, at: int) -> Range:
-    """Read all objects and as much history as is offered. at: seconds since 1970, the age of what is read. Raises
-    EtcdFailed."""
+    """Reads all objects, and as much history as is offered. at: seconds since 1970, used as their age. Raises EtcdFailed."""
     while True:
         marked = await client.read(etcd_messages.range_request(COMPACT_KEY))
         latest = marked.header.revision
@@ -101,7 +99,7 @@ async def load(client: Client, layout: Layout, at: int) -> Range:
         except EtcdFailed as failed:
             if failed.outcome is not Outcome.COMPACTED:
                 raise
-            # Somebody else compacts, too: no history is offered then.
+            # Another program compacted it: then no history is offered.
             base = latest
             try:
                 kvs = await _range(client, layout, base)
@@ -140,11 +138,11 @@ def _rows(layout: Layout, kvs: list[KeyValue], at: int, unreadable: dict[bytes, 
             continue
         rows.append(Revision(kv.mod_revision, *found, body, deleted=False, at=at))
     for place, count in sorted(foreign.items()):
-        logger.info("left alone, not served here place=%s keys=%d", place, count)
-    for key, why in list(unreadable.items())[:_TOLD]:
-        logger.warning("left alone, cannot be read key=%s reason=%s", key.decode(errors="replace"), why)
-    if len(unreadable) > _TOLD:
-        logger.warning("left alone, cannot be read further_keys=%d", len(unreadable) - _TOLD)
+        logger.info("ignored, not served here place=%s keys=%d", place, count)
+    for key, why in list(unreadable.items())[:_MOST_LOGGED]:
+        logger.warning("ignored, cannot be read key=%s reason=%s", key.decode(errors="replace"), why)
+    if len(unreadable) > _MOST_LOGGED:
+        logger.warning("ignored, cannot be read further_keys=%d", len(unreadable) - _MOST_LOGGED)
     rows.sort(key=lambda row: row.number)
     return rows
 

@@ -1,4 +1,4 @@
-"""What a failed call means: whether a write happened, and what to do. Pure."""
+"""Classifies failed calls: whether a write happened, and what to do. Pure."""
 
 from enum import Enum
 from typing import Final
@@ -8,24 +8,24 @@ _NOT_PROPOSED: Final = ("no leader", "raft proposal dropped", "not capable", "to
 
 
 class Outcome(Enum):
-    """What became of a call that failed."""
+    """The result of a failed call."""
 
     NOT_DONE = "not done"
-    """Nothing happened; another member, or the same a little later, may do it."""
+    """Nothing happened; another member, or the same a little later, may carry it out."""
     UNKNOWN = "unknown"
     """A write may have happened, or may yet happen."""
     COMPACTED = "compacted"
-    """The revision asked for is no longer kept."""
+    """The requested revision is no longer kept."""
     FULL = "full"
-    """The space etcd may use is exhausted."""
+    """etcd's space quota is exhausted."""
     TOO_LARGE = "too large"
     NO_LEASE = "no lease"
     DENIED = "denied"
-    """These credentials may not do that."""
+    """The credentials do not permit it."""
     ANOTHER = "another"
-    """All who answer are members of another cluster."""
+    """All members that answer belong to another cluster."""
     WRONG = "wrong"
-    """The call itself makes no sense."""
+    """The call itself is invalid."""
 
 
 _BY_CODE: Final = {
@@ -38,14 +38,12 @@ _BY_CODE: Final = {
     "FAILED_PRECONDITION": (("", Outcome.WRONG),),
     "UNIMPLEMENTED": (("", Outcome.WRONG),),
 }
-"""Code → the first words that are in the text, and what they mean."""
+"""Code → (text that the message contains, outcome), first match first."""
 
 
 def outcome_of(code: str, text: str) -> Outcome:
-    """By gRPC's code and etcd's words (api/v3rpc/rpctypes/error.go).
-
-    "Leader changed" answers reads; where it should ever answer a write, nothing says that it did not happen.
-    """
+    """Returns the outcome by gRPC's code and etcd's text (api/v3rpc/rpctypes/error.go). "Leader changed" is an answer to reads;
+    if it ever answers a write, it does not prove that the write did not happen."""
     if code in _NEVER_SENT or any(words in text for words in _NOT_PROPOSED):
         return Outcome.NOT_DONE
     return next((outcome for words, outcome in _BY_CODE.get(code, ()) if words in text), Outcome.UNKNOWN)

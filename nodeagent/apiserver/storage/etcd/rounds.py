@@ -1,4 +1,4 @@
-"""One call for all who asked before it was sent."""
+"""Shares one call between all callers that waited before it was sent."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,14 +16,14 @@ class CallCoalescer(Generic[_Result]):
         self._next: asyncio.Task[_Result] | None = None
 
     async def ask(self) -> _Result:
-        """Raises what the call raises. Cancelling one who asked leaves the call to the others."""
+        """Returns the result of the call; raises what it raises. Cancelling one caller leaves the call to the others."""
         if self._next is None:
             self._next = asyncio.create_task(self._round(), name="etcd-latest")
-            self._next.add_done_callback(_look_at)
+            self._next.add_done_callback(_retrieve_error)
         return await asyncio.shield(self._next)
 
     async def close(self) -> None:
-        """Ends what is under way."""
+        """Cancels running calls."""
         for task in (self._next, self._running):
             if task is not None:
                 task.cancel()
@@ -36,7 +36,7 @@ class CallCoalescer(Generic[_Result]):
         return await self._call()
 
 
-def _look_at(task: "asyncio.Task[_Result]") -> None:
-    """An error that nobody waits for any more is not one that was never retrieved."""
+def _retrieve_error(task: "asyncio.Task[_Result]") -> None:
+    """Retrieves the error of a task without waiters, so that asyncio does not log it as never retrieved."""
     if not task.cancelled():
         task.exception()

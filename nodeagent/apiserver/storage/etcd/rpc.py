@@ -1,4 +1,4 @@
-"""gRPC to one member of etcd, by grpclib: the only module that knows which library it is. Messages are bytes here."""
+"""gRPC to one member of etcd, by grpclib: the only module that uses this library. Messages are bytes here."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a member answers clients."""
+    """The address at which a member answers clients."""
 
     host: str
     port: int
@@ -30,12 +30,12 @@ class Endpoint:
 
 
 class CallFailed(Exception):
-    """A call was not answered as it should be. `code` is gRPC's, or one of those below."""
+    """A call failed. `code` is gRPC's, or one of those below."""
 
     REFUSED: Final = "REFUSED"
-    """There is no connection; the call was never sent."""
+    """Without a connection, the call was never sent."""
     LATE: Final = "LATE"
-    """No answer within the time given."""
+    """No answer within the time limit."""
     LOST: Final = "LOST"
     """The connection ended before the answer."""
     FOREIGN: Final = "FOREIGN"
@@ -48,18 +48,18 @@ class CallFailed(Exception):
 
 
 class Stream(Protocol):
-    """A call in both directions."""
+    """A bidirectional call."""
 
     async def send(self, message: bytes) -> None:
-        """Raises CallFailed, also where the other side reads so little that there is no room for the message."""
+        """Sends a message. Raises CallFailed, also if the peer reads too slowly."""
         ...
 
     async def receive(self) -> bytes:
-        """The next message. Raises CallFailed, also when there will be none."""
+        """Returns the next message. Raises CallFailed, also at the end of the stream."""
         ...
 
 
-class _AsTheyAre(CodecBase):
+class _BytesCodec(CodecBase):
     __content_subtype__ = "proto"
 
     def encode(self, message: Any, message_type: Any) -> bytes:  # noqa: ARG002 - the library's
@@ -70,26 +70,24 @@ class _AsTheyAre(CodecBase):
 
 
 class Member:
-    """One member; it is connected to when first called, and again after a connection was lost.
-
-    `meet` is called with each new connection before any other call; it may use `introduction`, and raise CallFailed.
-    """
+    """One member. Connects at the first call, and again after a connection was lost. `check` is called with each new connection
+    before any other call; it may use `call_unchecked`, and raise CallFailed."""
 
     def __init__(
         self,
         endpoint: Endpoint,
         context: ssl.SSLContext | None,
-        meet: "Callable[[Member], Awaitable[None]] | None" = None,
+        check: "Callable[[Member], Awaitable[None]] | None" = None,
     ) -> None:
         self.endpoint = endpoint
-        self._meet = meet
-        self._met: object = None
-        self._meeting = asyncio.Lock()
+        self._check = check
+        self._checked: object = None
+        self._checking = asyncio.Lock()
         self._channel = Channel(
             endpoint.host,
             endpoint.port,
             ssl=context,
-            codec=_AsTheyAre(),
+            codec=_BytesCodec(),
             config=Configuration(
                 http2_connection_window_size=_WINDOW_BYTES,
                 http2_stream_window_size=_WINDOW_BYTES,
@@ -97,28 +95,28 @@ class Member:
         )
 
     async def call(self, method: str, request: bytes, seconds: float) -> bytes:
-        """The answer, within so many seconds. Raises CallFailed, with REFUSED where the request was not sent in that time."""
+        """Returns the answer within `seconds`. Raises CallFailed, with REFUSED if the request was not sent in that time."""
         begun = asyncio.Event()
         try:
-            return await apart(self._call(method, request, begun), seconds)
+            return await in_own_task(self._call(method, request, begun), seconds)
         except CallFailed as failed:
             if failed.code in (CallFailed.LATE, CallFailed.LOST) and not begun.is_set():
                 raise CallFailed(CallFailed.REFUSED, failed.text) from None
             raise
 
-    async def introduction(self, method: str, seconds: float) -> bytes:
-        """Returns the peer's answer to an empty call. Raises CallFailed."""
-        return await apart(self._ask(method, b"", asyncio.Event()), seconds)
+    async def call_unchecked(self, method: str, seconds: float) -> bytes:
+        """Returns the answer to an empty request, without the check of a new connection. Raises CallFailed."""
+        return await in_own_task(self._ask(method, b"", asyncio.Event()), seconds)
 
     async def _call(self, method: str, request: bytes, begun: asyncio.Event) -> bytes:
         await self._connect()
         return await self._ask(method, request, begun)
 
     async def _ask(self, method: str, request: bytes, begun: asyncio.Event) -> bytes:
-        """`begun` is set before the first byte of the request may leave."""
-        async with _own_errors(None):
+        """Returns the answer. Sets `begun` before the first byte of the request may be sent."""
+        async with _as_call_failed(None):
             await self._reach()
-            async with self._open(method, Cardinality.UNARY_UNARY) as stream:
+            async with self._request(method, Cardinality.UNARY_UNARY) as stream:
                 begun.set()
                 await stream.send_message(request, end=True)
                 answer = await stream.recv_message()
@@ -129,32 +127,30 @@ class Member:
 
     @contextlib.asynccontextmanager
     async def stream(self, method: str, metadata: Mapping[str, str], seconds: float) -> AsyncIterator[Stream]:
-        """A stream, begun within so many seconds, in which each message is sent within as many. Leaving the block ends it.
-
-        Only for `apart`. Raises CallFailed.
-        """
-        async with _own_errors(seconds):
+        """Opens a stream within `seconds`; each message must be sent within the same time. Leaving the block ends it. Use it
+        only within `in_own_task`. Raises CallFailed."""
+        async with _as_call_failed(seconds):
             await self._connect()
-        async with _own_errors(None), self._open(method, Cardinality.STREAM_STREAM, metadata) as stream:
-            # Left with an error, it is ended by the library, which then does not wait until there is room to say so.
-            yield _Open(stream, seconds)
+        async with _as_call_failed(None), self._request(method, Cardinality.STREAM_STREAM, metadata) as stream:
+            # After an error the library ends the stream, without waiting until it can send a reset.
+            yield _OpenStream(stream, seconds)
             with contextlib.suppress(CallFailed):
-                async with _own_errors(seconds):
+                async with _as_call_failed(seconds):
                     await stream.cancel()
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         self._channel.close()
 
     async def _connect(self) -> None:
         protocol = await self._reach()
-        if protocol is self._met or self._meet is None:
+        if protocol is self._checked or self._check is None:
             return
-        async with self._meeting:
+        async with self._checking:
             protocol = await self._reach()
-            if protocol is not self._met:
-                await self._meet(self)
-                self._met = protocol
+            if protocol is not self._checked:
+                await self._check(self)
+                self._checked = protocol
 
     async def _reach(self) -> object:
         try:
@@ -162,15 +158,15 @@ class Member:
         except OSError as error:
             raise CallFailed(CallFailed.REFUSED, str(error)) from None
 
-    def _open(self, method: str, cardinality: Cardinality, metadata: Mapping[str, str] | None = None) -> Any:
+    def _request(self, method: str, cardinality: Cardinality, metadata: Mapping[str, str] | None = None) -> Any:
         return self._channel.request(method, cardinality, bytes, bytes, metadata=metadata)
 
 
-async def apart(work: Coroutine[Any, Any, _Result], seconds: float | None) -> _Result:
-    """What work returns that uses this library, in a task of its own; in so many seconds, or CallFailed.
+async def in_own_task(work: Coroutine[Any, Any, _Result], seconds: float | None) -> _Result:
+    """Runs work that uses this library in a task of its own. Returns its result; raises CallFailed after `seconds`.
 
-    When a connection is lost grpclib cancels the tasks that wait for it, and does not take that back: in a task that goes on, the
-    next time that is up would end it (asyncio/timeouts.py asks whether it was cancelled otherwise).
+    When a connection is lost, grpclib cancels the tasks that wait for it and does not undo that: a task that goes on would be
+    ended by its next timeout (asyncio/timeouts.py checks whether it was cancelled otherwise).
     """
     task = asyncio.create_task(work, name="etcd-call")
     try:
@@ -187,17 +183,17 @@ async def apart(work: Coroutine[Any, Any, _Result], seconds: float | None) -> _R
     return task.result()
 
 
-class _Open:
+class _OpenStream:
     def __init__(self, stream: Any, seconds: float) -> None:
         self._stream = stream
         self._seconds = seconds
 
     async def send(self, message: bytes) -> None:
-        async with _own_errors(self._seconds):
+        async with _as_call_failed(self._seconds):
             await self._stream.send_message(message)
 
     async def receive(self) -> bytes:
-        async with _own_errors(None):
+        async with _as_call_failed(None):
             message = await self._stream.recv_message()
             if message is None:
                 await self._stream.recv_trailing_metadata()
@@ -207,7 +203,7 @@ class _Open:
 
 
 @contextlib.asynccontextmanager
-async def _own_errors(seconds: float | None) -> AsyncIterator[None]:
+async def _as_call_failed(seconds: float | None) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(seconds):
             yield

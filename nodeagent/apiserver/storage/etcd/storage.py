@@ -1,4 +1,5 @@
-"""The storage in etcd: state and history come by one watch, and writes are transactions that end when the watch shows them."""
+"""The storage in etcd: one watch delivers state and history; writes are transactions that end when the watch has delivered
+them."""
 
 import asyncio
 import contextlib
@@ -12,14 +13,14 @@ from nodeagent.apiserver.storage.etcd.arrivals import PendingDeliveries
 from nodeagent.apiserver.storage.etcd.cluster_client import CALL_SECONDS, Client, EtcdFailed
 from nodeagent.apiserver.storage.etcd.compaction import Compaction
 from nodeagent.apiserver.storage.etcd.etcd_messages import Header, WatchEvent
-from nodeagent.apiserver.storage.etcd.etcd_survey import prove_rights, settle_in
+from nodeagent.apiserver.storage.etcd.etcd_survey import check_cluster, check_rights
 from nodeagent.apiserver.storage.etcd.kept_leases import KeptLeases
 from nodeagent.apiserver.storage.etcd.last_seen import LastSeen, LastSeenFile
 from nodeagent.apiserver.storage.etcd.layout import Layout, Unreadable
 from nodeagent.apiserver.storage.etcd.loading import load
 from nodeagent.apiserver.storage.etcd.outcomes import Outcome
 from nodeagent.apiserver.storage.etcd.rounds import CallCoalescer
-from nodeagent.apiserver.storage.etcd.transactions import MOST_CHANGES, Transaction, gone, rows_of, transaction
+from nodeagent.apiserver.storage.etcd.transactions import MOST_CHANGES, Transaction, deletion_row, row_of, transaction
 from nodeagent.apiserver.storage.etcd.trouble import RESTORED, AvailabilityReporter
 from nodeagent.apiserver.storage.etcd.watching import HistoryGone, Watching
 from nodeagent.apiserver.storage.port import Deliver, Loaded, Settled, Write
@@ -37,7 +38,7 @@ from nodeagent.apiserver.storage.sqlite_file import write_store
 
 logger = logging.getLogger(__name__)
 _WRITE_SECONDS: Final = 10.0
-"""After which a write that cannot be settled is given up."""
+"""A write that cannot be settled within this time fails."""
 _PAUSE_SECONDS: Final = 0.05
 _ASK_AGAIN_SECONDS: Final = 0.05
 _MOST_AT_A_TIME: Final = 128
@@ -47,7 +48,8 @@ _Result = TypeVar("_Result")
 
 
 class EtcdStorage:
-    """A Storage below one prefix of a cluster. `clock` gives seconds since 1970, for the age of events only; `memory` outlives it."""
+    """A Storage below one prefix of a cluster. `clock`: seconds since 1970, only for the age of events. `memory` keeps the
+    latest revision between runs."""
 
     def __init__(
         self, client: Client, layout: Layout, *, clock: Callable[[], float], memory: LastSeenFile | None = None
@@ -72,32 +74,32 @@ class EtcdStorage:
         self._ended: LeftBehind | None = None
         self._availability = AvailabilityReporter(client)
         self.unreadable: dict[bytes, str] = {}
-        """Keys whose values are no objects this server knows, and why."""
+        """Keys whose values are no objects known to this server, and why."""
         self.short = False
-        """etcd has run out of the space it may use."""
+        """Whether etcd's space quota is exhausted."""
 
     @property
     def shared(self) -> bool:
-        """Always True."""
+        """True: other servers may write to it."""
         return True
 
     @property
     def remote(self) -> bool:
-        """Always True."""
+        """True: it is remote."""
         return True
 
     @property
     def reachable(self) -> bool:
-        """A member that has a leader answered lately, and nothing was refused for want of rights."""
+        """Whether a member with a leader answered within the last seconds, and no permission is missing."""
         return time.monotonic() - self._client.answered_at < _ANSWERED_SECONDS and not self._client.denied
 
     @property
-    def trouble(self) -> str:
-        """Why it is not."""
+    def failure_reason(self) -> str:
+        """Why it is not reachable; empty if that is not known."""
         return self._client.denied or self._availability.reason
 
     async def open(self, deliver: Deliver) -> Loaded:
-        """Raises StorageFailed."""
+        """Checks the cluster, reads all objects and starts the watch. Raises StorageFailed."""
         try:
             return await self._load(deliver)
         except BaseException:
@@ -106,8 +108,8 @@ class EtcdStorage:
 
     async def _load(self, deliver: Deliver) -> Loaded:
         seen = self._memory.read() if self._memory is not None else None
-        await self._reading(settle_in(self._client, self._layout, seen))
-        found = await self._reading(load(self._client, self._layout, int(self._clock())))
+        await self._as_storage_error(check_cluster(self._client, self._layout, seen))
+        found = await self._as_storage_error(load(self._client, self._layout, int(self._clock())))
         if self._memory is not None:
             self._memory.check(seen, found.cluster, found.latest)
         self._cluster, self._highest = found.cluster, found.latest
@@ -117,10 +119,10 @@ class EtcdStorage:
         later: list[Revision] = []
         self._deliver = lambda rows, _: later.extend(rows)
         bounds = self._layout.start, self._layout.end
-        self._watching = Watching(self._client, *bounds, on_events=self._take, on_position=self._deliveries.reach)
+        self._watching = Watching(self._client, *bounds, on_events=self._apply, on_position=self._deliveries.reach)
         self._following = asyncio.create_task(self._follow(found.base), name="etcd-watch")
         await self.latest()
-        self._note_room(short=await self._reading(self._client.has_alarm()))
+        self._set_short(short=await self._as_storage_error(self._client.has_alarm()))
         self._deliver = deliver
         rows = [*found.rows, *later]
         self._counter = max(found.base, rows[-1].number if rows else 0)
@@ -128,7 +130,7 @@ class EtcdStorage:
         return Loaded(rows, found.base, self._counter)
 
     async def close(self) -> None:
-        """Finishes what was asked for."""
+        """Finishes all writes, saves the latest revision and closes the connections."""
         await asyncio.gather(*self._writes, return_exceptions=True)
         if self._following is not None:
             self._following.cancel()
@@ -140,44 +142,44 @@ class EtcdStorage:
         self._client.close()
 
     def write(self, writes: Sequence[Write]) -> None:
-        """Begin each write in a task of its own, so that none waits for another. Results are delivered by token."""
+        """Begins each write in a task of its own, so that none waits for another. Results are delivered by token."""
         for write in writes:
-            task = asyncio.create_task(self._carry_out(write), name="etcd-write")
+            task = asyncio.create_task(self._write(write), name="etcd-write")
             self._writes.add(task)
             task.add_done_callback(self._writes.discard)
 
     async def latest(self) -> int:
-        """Returns the latest revision, after all changes up to it were delivered; concurrent calls share one read of etcd."""
+        """Returns the latest revision, after all changes up to it were delivered. Concurrent calls share one read of etcd."""
         header = await self._latest_calls.ask()
-        await self._reach(header.revision, CALL_SECONDS * 2, asks=True)
+        await self._wait_until_delivered(header.revision, CALL_SECONDS * 2, asks=True)
         return max(self._counter, header.revision)
 
-    async def catch_up(self, now: int) -> int:  # noqa: ARG002 - when time is up is etcd's business
-        """Wait until the writes that have begun are done; then ask, if etcd was full, whether it has room again."""
+    async def catch_up(self, now: int) -> int:  # noqa: ARG002 - etcd itself deletes expired objects
+        """Waits for the writes that have begun; then checks missing permissions, and whether a full etcd has space again."""
         await asyncio.gather(*self._writes, return_exceptions=True)
         async with self._availability.reported():
             if self._client.denied:
-                await self._reading(prove_rights(self._client, self._layout))
+                await self._as_storage_error(check_rights(self._client, self._layout))
             if self.short:
-                self._note_room(short=await self._reading(self._client.has_alarm()))
+                self._set_short(short=await self._as_storage_error(self._client.has_alarm()))
             await self.latest()
             await self._remember()
         return self._counter
 
     async def compact(self, floor: int) -> None:
-        """One server at a time."""
-        await self._reading(self._compaction.compact(floor, counted=not self.short))
+        """Compacts the history below `floor`, if this server wins the turn."""
+        await self._as_storage_error(self._compaction.compact(floor, counted=not self.short))
 
     async def snapshot(self, path: str) -> None:
-        """Writes the objects, as of one revision, to a SQLite store."""
+        """Writes the objects at one revision to a new SQLite store."""
         await self.latest()
         rows, counter = sorted(self._known.values(), key=lambda row: row.number), self._counter
         await asyncio.to_thread(write_store, path, rows, counter)
 
-    async def _carry_out(self, write: Write) -> None:
+    async def _write(self, write: Write) -> None:
         outcome: Settled
         try:
-            outcome = await self._in_turn(write)
+            outcome = await self._with_slot(write)
         except EtcdFailed as failed:
             outcome = self._failure(failed)
         except StorageFailed as failed:
@@ -186,19 +188,19 @@ class EtcdStorage:
             logger.exception("write broke changes=%d", len(write.changes))
             outcome = StorageFailed(f"{type(error).__name__}: {error}")
         except asyncio.CancelledError:
-            # Its waiters must not wait for ever.
-            self._deliver((), [(write.token, StorageUncertain("it was not waited for"))])
+            # Its caller must not wait forever.
+            self._deliver((), [(write.token, StorageUncertain("the server stopped before the answer"))])
             raise
         self._deliver((), [(write.token, outcome)])
 
-    async def _in_turn(self, write: Write) -> Settled:
-        """The time of a write begins here: while etcd does not answer, all would wait for all before them."""
+    async def _with_slot(self, write: Write) -> Settled:
+        """Waits for a slot, then writes. The time limit includes the wait: while etcd does not answer, writes queue up."""
         ends = time.monotonic() + _WRITE_SECONDS
         try:
             async with asyncio.timeout(_WRITE_SECONDS):
                 await self._slots.acquire()
         except TimeoutError:
-            raise StorageUnreachable("etcd does not answer: the writes before this one still wait") from None
+            raise StorageUnreachable("etcd does not answer: earlier writes are still waiting") from None
         try:
             return await self._settle(write, ends)
         finally:
@@ -211,7 +213,7 @@ class EtcdStorage:
         seconds = next((change.seconds for change in write.changes if change.seconds is not None), None)
         lease = 0
         if seconds is not None:
-            same = await self._stays(write.changes, wanted)
+            same = await self._renew_only(write.changes, wanted)
             if same is not None:
                 return [same]
             lease = await self._leases.grant(seconds)
@@ -230,85 +232,85 @@ class EtcdStorage:
             self._leases.keep(wanted.keys[0], lease, settled, wanted.values[0], seconds)
         return wanted.rows(self._layout, settled, write.at)
 
-    async def _stays(self, changes: Sequence[Change], wanted: Transaction) -> Revision | None:
-        """The record of an object that is only to stay for longer, once its lease was renewed and it is still the latest."""
+    async def _renew_only(self, changes: Sequence[Change], wanted: Transaction) -> Revision | None:
+        """Returns the object if the change only renews it, after its lease was renewed and if it is still the latest. Else
+        None."""
         if len(changes) != 1:
             return None
         (change,) = changes
         known = self._known.get((change.collection, change.path))
-        same = await self._leases.prolong(wanted.keys[0], wanted.values[0], change, known)
+        same = await self._leases.renew(wanted.keys[0], wanted.values[0], change, known)
         if same is not None:
-            # A lease outlives an object that another server has replaced or deleted.
+            # A lease remains after another server replaced or deleted its object.
             await self.latest()
         return same if same is self._known.get((change.collection, change.path)) else None
 
     async def _transact(self, wanted: Transaction, lease: int, ends: float) -> "int | Precondition":
-        """The revision it was carried out at, or why it was refused. Raises StorageUncertain where neither is proven.
-
-        What was sent without an answer may still be under way in some member, however long ago that was.
-        """
+        """Returns the revision of the transaction, or why it was refused. Raises StorageUncertain if neither is proven. A
+        request without an answer may still be pending in some member, however long ago it was sent."""
         request = wanted.request(lease)
-        doubt = ""
+        lost_answer = ""
         while True:
             highest = self._highest
             try:
                 reply = await self._client.txn(request, *wanted.purpose())
             except EtcdFailed as failed:
                 if failed.outcome is Outcome.UNKNOWN:
-                    doubt = str(failed)
+                    lost_answer = str(failed)
                 may_repeat = failed.outcome in (Outcome.NOT_DONE, Outcome.UNKNOWN) and time.monotonic() < ends
-                if doubt and not (may_repeat and wanted.is_carried_out_once):
-                    raise _unknown(doubt) from None
+                if lost_answer and not (may_repeat and wanted.is_carried_out_once):
+                    raise _unknown(lost_answer) from None
                 if not may_repeat:
                     raise
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             self._check(reply.header, highest)
-            # The transaction that lost the race is computed again from the winner's result.
-            await self._reach(
+            # The caller computes a lost race again from the winner's result, so that must be delivered first.
+            await self._wait_until_delivered(
                 reply.header.revision, max(ends - time.monotonic(), CALL_SECONDS), asks=not reply.succeeded
             )
             if reply.succeeded:
                 return reply.header.revision
-            if not doubt:
+            if not lost_answer:
                 return wanted.refusal(reply)
-            refusal = wanted.overtaken()
+            refusal = wanted.proof_of_refusal()
             if refusal is None:
-                raise _unknown(doubt)
+                raise _unknown(lost_answer)
             return refusal
 
     async def _follow(self, base: int) -> None:
         assert self._watching is not None
         try:
             await self._watching.run(base)
-        except HistoryGone as gone_:
-            self._end(LeftBehind(f"etcd has forgotten the history from revision {self._watching.position}: {gone_}"))
+        except HistoryGone as gone:
+            self._fail(LeftBehind(f"etcd has compacted the history from revision {self._watching.position}: {gone}"))
         except Exception as error:
             logger.exception("the watch of etcd broke")
-            self._end(LeftBehind(f"the watch of etcd broke: {error}"))
+            self._fail(LeftBehind(f"the watch of etcd broke: {error}"))
 
-    def _end(self, error: LeftBehind) -> None:
+    def _fail(self, error: LeftBehind) -> None:
         self._ended = error
         self._deliveries.fail(error)
 
     async def _read_latest(self) -> Header:
         highest = self._highest
-        reply = await self._reading(
+        reply = await self._as_storage_error(
             self._client.read(etcd_messages.range_request(self._layout.start, limit=1, keys_only=True), "get")
         )
         self._check(reply.header, highest)
         return reply.header
 
     def _check(self, header: Header, highest: int) -> None:
-        """`highest` was known when the call was sent: in a cluster that was restored, revisions stand for other changes."""
+        """Raises LeftBehind if the etcd was restored: revisions then belong to other changes. `highest` was known before the
+        call."""
         if header.cluster != self._cluster or header.revision < highest:
-            self._end(LeftBehind(RESTORED))
+            self._fail(LeftBehind(RESTORED))
         if self._ended is not None:
             raise self._ended
         self._highest = max(self._highest, header.revision)
 
-    async def _reach(self, revision: int, seconds: float, *, asks: bool) -> None:
-        """Waits until all changes up to a revision have been delivered. Raises StorageUncertain, LeftBehind."""
+    async def _wait_until_delivered(self, revision: int, seconds: float, *, asks: bool) -> None:
+        """Waits until all changes up to a revision were delivered. Raises StorageUncertain, LeftBehind."""
         assert self._watching is not None
         ends = time.monotonic() + seconds
         member, until = self._client.member, time.monotonic() + CALL_SECONDS
@@ -316,21 +318,21 @@ class EtcdStorage:
             if self._ended is not None:
                 raise self._ended
             if asks:
-                # A member that is still telling of earlier changes does not answer.
-                self._watching.ask()
+                # A member that is still sending earlier changes does not answer.
+                self._watching.request_progress()
             try:
                 async with asyncio.timeout(_ASK_AGAIN_SECONDS if asks else CALL_SECONDS):
                     await self._deliveries.wait_for(revision)
             except TimeoutError:
                 now = time.monotonic()
                 if now >= until:
-                    # The member that tells of changes is behind, or cut off.
-                    self._client.move_on(member)
+                    # The member of the watch is behind, or disconnected.
+                    self._client.switch_from(member)
                     member, until = self._client.member, now + CALL_SECONDS
                 if now >= ends:
                     raise StorageUncertain(f"the changes up to revision {revision} have not arrived") from None
 
-    def _take(self, events: Sequence[WatchEvent]) -> None:
+    def _apply(self, events: Sequence[WatchEvent]) -> None:
         rows = list(self._rows(events))
         if rows:
             self._counter = rows[-1].number
@@ -341,18 +343,18 @@ class EtcdStorage:
         for event in events:
             key = event.kv.key
             for wanted in self._under_way.get(key, ()):
-                wanted.note(event)
+                wanted.record(event)
             found = self._layout.locate(key)
             if found is None:
                 continue
             try:
-                row = rows_of(self._layout, self._known, found, event, now)
+                row = row_of(self._layout, self._known, found, event, now)
                 self.unreadable.pop(key, None)
             except Unreadable as error:
-                self._name(key, str(error))
+                self._report_unreadable(key, str(error))
                 before = self._known.get(found)
-                # What cannot be read is not there, for this server as for one that starts now.
-                row = gone(before, event.kv.mod_revision, now) if before is not None else None
+                # An unreadable object does not exist, for this server as for one that starts now.
+                row = deletion_row(before, event.kv.mod_revision, now) if before is not None else None
             if row is None:
                 continue
             if row.deleted:
@@ -362,7 +364,7 @@ class EtcdStorage:
                 self._known[found] = row
             yield row
 
-    def _note_room(self, *, short: bool) -> None:
+    def _set_short(self, *, short: bool) -> None:
         if short and not self.short:
             logger.warning(
                 "etcd has no space left: only deletions pass until it is defragmented and its alarm disarmed"
@@ -375,12 +377,12 @@ class EtcdStorage:
         if self._memory is not None and self._highest:
             await asyncio.to_thread(self._memory.write, LastSeen(self._cluster, max(self._highest, self._counter)))
 
-    def _name(self, key: bytes, why: str) -> None:
+    def _report_unreadable(self, key: bytes, why: str) -> None:
         if self.unreadable.get(key) != why:
             self.unreadable[key] = why
-            logger.warning("left alone, cannot be read key=%s reason=%s", key.decode(errors="replace"), why)
+            logger.warning("ignored, cannot be read key=%s reason=%s", key.decode(errors="replace"), why)
 
-    async def _reading(self, call: Awaitable[_Result]) -> _Result:
+    async def _as_storage_error(self, call: Awaitable[_Result]) -> _Result:
         try:
             return await call
         except EtcdFailed as failed:
@@ -388,9 +390,9 @@ class EtcdStorage:
 
     def _failure(self, failed: EtcdFailed) -> Exception:
         if failed.outcome is Outcome.ANOTHER:
-            self._end(LeftBehind(RESTORED))
+            self._fail(LeftBehind(RESTORED))
         if failed.outcome is Outcome.FULL:
-            self._note_room(short=True)
+            self._set_short(short=True)
         return self._ended or failed.as_storage()
 
 
@@ -399,4 +401,4 @@ def _unknown(why: str) -> StorageUncertain:
 
 
 def _to_nobody(_: Sequence[Revision], __: Sequence[tuple[object, Settled]]) -> None:
-    """Before the storage is open, and after it was closed."""
+    """Is used before the storage is open, and after it was closed."""

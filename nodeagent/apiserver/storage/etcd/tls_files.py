@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 
 
 class RenewedContext(ssl.SSLContext):
-    """For clients; it looks before each connection whether its files are still those it has read. Make one by `of`."""
+    """A client context that checks before each connection whether its files changed. Create it with `of`."""
 
     _cafile: Path | None = None
     _certfile: Path | None = None
@@ -19,7 +19,7 @@ class RenewedContext(ssl.SSLContext):
 
     @classmethod
     def of(cls, cafile: Path | None, certfile: Path | None, keyfile: Path | None) -> "RenewedContext":
-        """Without `cafile` it trusts the machine's authorities. Raises OSError, also where a file is not what it should be."""
+        """Returns a context. Without `cafile` it trusts the machine's authorities. Raises OSError, also for an invalid file."""
         context = cls(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["h2"])
@@ -30,21 +30,21 @@ class RenewedContext(ssl.SSLContext):
 
     @property
     def certfile(self) -> Path | None:
-        """What is shown to servers."""
+        """The client certificate."""
         return self._certfile
 
     def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
-        """Called by asyncio for each connection."""
-        self._look()
+        """Reloads changed files. Called by asyncio for each connection."""
+        self._reload_if_changed()
         return super().wrap_bio(*arguments, **named)
 
-    def _look(self) -> None:
+    def _reload_if_changed(self) -> None:
         stamps = self._stamps()
         if stamps == self._seen:
             return
         self._seen = stamps
         try:
-            # A certificate without its key would take the one that is in use, too.
+            # Loads into a new context first: a mismatched pair would otherwise destroy the one in use.
             self._fill(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
             self._fill(self)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What etcd is asked for a write, and what can be proven of it where the answer was lost. Pure."""
+"""The request that etcd receives for a write, and what can be proven about it if the answer was lost. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,20 +14,17 @@ MOST_CHANGES = 128
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """The changes of one write as etcd sees them. `following`: the first change of each key beyond the revision expected of it,
-    of those that came since the write began.
-
-    Two writes that want the same are two: each has its own place among the changes it saw.
-    """
+    """The changes of one write as etcd sees them. `following`: for each key, the first change since the write began that
+    replaced its expected revision. Two writes with equal changes are different: each has seen its own changes."""
 
     changes: Sequence[Change]
     keys: Sequence[bytes]
     values: Sequence[bytes | None]
-    """None: the key is removed."""
+    """None: the key is deleted."""
     following: dict[bytes, WatchEvent] = field(default_factory=dict)
 
     def request(self, lease: int = 0) -> bytes:
-        """If every key is at the revision expected of it then all changes, else the present revisions."""
+        """Encodes the transaction: all changes if every key is at its expected revision, else a read of the present revisions."""
         compared = [
             (key, change.expected)
             for key, change in zip(self.keys, self.changes, strict=True)
@@ -44,14 +41,14 @@ class Transaction:
         return etcd_messages.txn_request(compares, success, failure)
 
     def purpose(self) -> tuple[str, str]:
-        """What its first change does, `create`, `update` or `delete`, and in which collection: the others come along with it."""
+        """Returns `create`, `update` or `delete`, and the collection, of the first change, for metrics."""
         change = self.changes[0]
         if change.body is None:
             return "delete", change.collection
         return "create" if change.expected == 0 else "update", change.collection
 
     def refusal(self, reply: TxnReply) -> Precondition:
-        """Which change expected something else than what is there."""
+        """Returns the change whose expected revision differs from the present one."""
         compared = [change for change in self.changes if change.expected is not None]
         for change, found in zip(compared, reply.ranges, strict=True):
             actual = found.kvs[0].mod_revision if found.kvs else 0
@@ -61,23 +58,19 @@ class Transaction:
 
     @property
     def is_carried_out_once(self) -> bool:
-        """However often it is sent, etcd carries it out at most once: it replaces a revision of a key, which never comes again.
-
-        A key that was made and removed can be made once more.
-        """
+        """Whether etcd carries it out at most once, however often it is sent: it replaces a revision, which never comes again.
+        A key that was created and deleted can be created once more."""
         return any(change.expected for change in self.changes)
 
-    def note(self, event: WatchEvent) -> None:
-        """One of its keys has changed."""
+    def record(self, event: WatchEvent) -> None:
+        """Records a change of one of its keys."""
         expected = self.changes[self.keys.index(event.kv.key)].expected
         if expected and event.kv.mod_revision > expected:
             self.following.setdefault(event.kv.key, event)
 
-    def overtaken(self) -> Precondition | None:
-        """The proof that it was never carried out and never will be: an expected revision was replaced by something else.
-
-        The same bytes prove nothing: they may be its own, or another client's.
-        """
+    def proof_of_refusal(self) -> Precondition | None:
+        """Returns the proof that it was not and will never be carried out, or None: an expected revision was replaced by
+        something else. Equal bytes prove nothing: they may be its own, or another client's."""
         for key, value, change in zip(self.keys, self.values, self.changes, strict=True):
             event = self.following.get(key)
             if event is not None and (event.deleted, event.kv.value) != (value is None, value or b""):
@@ -85,7 +78,7 @@ class Transaction:
         return None
 
     def rows(self, layout: Layout, revision: int, at: int) -> list[Revision]:
-        """What it wrote, at that revision."""
+        """Returns the rows that it wrote, at that revision."""
         return [
             Revision(
                 revision,
@@ -104,7 +97,7 @@ class Transaction:
 
 
 def transaction(layout: Layout, changes: Sequence[Change]) -> Transaction:
-    """The changes with their keys and values."""
+    """Returns the changes with their keys and values."""
     return Transaction(
         changes,
         [layout.key(change.collection, change.path) for change in changes],
@@ -112,19 +105,19 @@ def transaction(layout: Layout, changes: Sequence[Change]) -> Transaction:
     )
 
 
-def rows_of(
+def row_of(
     layout: Layout, known: Mapping[tuple[str, str], Revision], found: tuple[str, str], event: WatchEvent, at: int
 ) -> Revision | None:
-    """Returns the row of a change, or None where an object was deleted that did not exist. Raises Unreadable."""
+    """Returns the row of a change, or None if an object was deleted that did not exist. Raises Unreadable."""
     collection, path = found
     revision = event.kv.mod_revision
     if not event.deleted:
         return Revision(revision, *found, layout.body(collection, path, event.kv.value, revision), deleted=False, at=at)
     before = known.get(found)
-    return None if before is None else gone(before, revision, at)
+    return None if before is None else deletion_row(before, revision, at)
 
 
-def gone(before: Revision, revision: int, at: int) -> Revision:
-    """An object's end, with its last state."""
+def deletion_row(before: Revision, revision: int, at: int) -> Revision:
+    """Returns the row of a deletion, with the object's last state."""
     body = assemble(before.body, revision)
     return Revision(revision, before.collection, before.path, body, deleted=True, at=at)

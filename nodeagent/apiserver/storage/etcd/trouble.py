@@ -1,4 +1,4 @@
-"""Why etcd cannot be used at the moment, in one line for the operator; logged when that begins, changes and ends."""
+"""Why etcd cannot be used, in one line for the operator; logged when that begins, changes and ends."""
 
 import asyncio
 import logging
@@ -10,17 +10,17 @@ from nodeagent.apiserver.storage.etcd.cluster_client import Client
 from nodeagent.apiserver.storage.records import LeftBehind, StorageFailed
 
 logger = logging.getLogger(__name__)
-RESTORED: Final = "etcd was restored from a snapshot, or is another one: all has to be read again"
+RESTORED: Final = "etcd was restored from a snapshot, or is another one: everything has to be read again"
 
 
 class AvailabilityReporter:
-    """Logs when one client loses etcd and gets it back. `reason` is empty while etcd can be used."""
+    """Logs when etcd becomes unusable and usable again. `reason` is empty while it can be used."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self.reason = ""
 
-    async def _look(self, error: str) -> None:
+    async def _report(self, error: str) -> None:
         text = self._client.denied
         if not text:
             members = self._client.members
@@ -35,7 +35,8 @@ class AvailabilityReporter:
 
     @asynccontextmanager
     async def reported(self) -> AsyncIterator[None]:
-        """Reports failures of the calls within, and raises them again. Raises LeftBehind when only another cluster answers."""
+        """Reports failures of the calls in the block, and raises them again. Raises LeftBehind if only another cluster
+        answers."""
         try:
             yield
         except LeftBehind:
@@ -43,7 +44,7 @@ class AvailabilityReporter:
         except StorageFailed as failed:
             if await self._client.is_another():
                 raise LeftBehind(RESTORED) from None
-            await self._look(str(failed))
+            await self._report(str(failed))
             raise
         if self.reason:
             logger.info("etcd can be used again")
