@@ -149,7 +149,8 @@ class ApiServer:
         self._stop.set()
 
     async def run(self) -> None:
-        """Serves. Raises SettingsRefused, CertificateFailed, StorageFailed or OSError at the start, LeftBehind if it loses track."""
+        """Serves until stopped. Raises SettingsRefused, CertificateFailed, StorageFailed, OSError at the start; LeftBehind
+        later."""
         async with AsyncExitStack() as stack:
             catalog = self._catalog
             store, shared = await self._open(stack, catalog)

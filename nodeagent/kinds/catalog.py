@@ -1,4 +1,4 @@
-"""Finds the kinds: every module beside this one that has `ROWS`."""
+"""Finds the kinds: every module of this package that has `ROWS`."""
 
 import pkgutil
 from functools import cache

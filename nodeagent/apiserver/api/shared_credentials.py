@@ -21,7 +21,7 @@ _AUTHORITY: Final = "authority"
 _FIXED: Final = ("ca.crt", "ca.key", "sa.key")
 _USERS: Final = "tokens.csv"
 _NAMES_FILES: Final = "*.names"
-"""Files beside certificates, with the names that each is for; without it, the certificate is made again."""
+"""Each has the names that a certificate is for; without it, the certificate is made again."""
 _SYNC_EVERY_SECONDS: Final = 2.0
 
 

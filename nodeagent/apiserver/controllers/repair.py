@@ -32,9 +32,9 @@ logger = logging.getLogger(__name__)
 _EVERY_SECONDS: Final = 180.0
 _SERVICES: Final = "services"
 _GRACE_SECONDS: Final = 60
-"""Beside a kube-apiserver, an address that is younger may belong to a Service that is about to be written."""
+"""If a kube-apiserver is live, a younger address may belong to a Service that is about to be written."""
 _PASSES: Final = 3
-"""Beside a kube-apiserver, a node port is freed if so many passes in a row found no Service that has it."""
+"""If a kube-apiserver is live, a node port is freed after so many passes in a row that found no Service with it."""
 _ATTEMPTS: Final = 32
 _AT_A_TIME: Final = 100
 

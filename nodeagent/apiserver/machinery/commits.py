@@ -125,7 +125,7 @@ class Commits:
         if options.dry_run:
             return self._dry_run(resource, path, body, record)
         expected = record.revision if record is not None else 0
-        # In a remote storage other servers may rely on the lease; in a local one a controller deletes expired objects.
+        # In etcd a lease also expires the object when none of our servers runs; locally only a controller deletes it.
         seconds = resource.kept_seconds if self._store.remote else None
         with _as_api_error():
             written = await commit(Change(resource.stored_in, path, expected, body, frees=frees, seconds=seconds))

@@ -34,7 +34,7 @@ _MOST_NAMED: Final = 20
 def connect(path: str, limit_bytes: int | None = None) -> sqlite3.Connection:
     """Opens a store, and creates it if it is new. Raises sqlite3.Error if the file is something else."""
     if path != ":memory:":
-        # A store holds Secrets, so only its owner may read it; SQLite gives its WAL the same mode.
+        # A store contains Secrets, so only its owner may read it; SQLite gives its WAL the same mode.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_SECONDS, isolation_level=None)
     (application,) = connection.execute("PRAGMA application_id").fetchone()

@@ -1,4 +1,5 @@
-"""Detects an etcd that went back: clients would miss changes, because revisions that they know come again for others."""
+"""Detects an etcd whose revisions went back: it would assign revisions that clients know to other changes, which they would
+miss."""
 
 from pathlib import Path
 from typing import Final
@@ -8,7 +9,7 @@ import msgspec
 from nodeagent.apiserver.storage.records import StorageFailed
 
 _BUMP_AT_LEAST: Final = 100_000
-"""How far another cluster must be beyond what was seen: more than the changes that a server misses before it looks again."""
+"""How far another cluster must be beyond the last seen revision: more changes than a server can miss between two checks."""
 
 
 class LastSeen(msgspec.Struct, frozen=True):
@@ -18,7 +19,7 @@ class LastSeen(msgspec.Struct, frozen=True):
     revision: int
 
     def is_continued_by(self, cluster: int, revision: int) -> bool:
-        """Returns whether no revision up to ours can stand for another change in a cluster that is at `revision`."""
+        """Returns whether a cluster at `revision` cannot assign a revision up to ours to another change."""
         return revision >= self.revision + (0 if cluster == self.cluster else _BUMP_AT_LEAST)
 
 
@@ -51,7 +52,7 @@ class LastSeenFile:
         self._written = seen
 
     def check(self, seen: LastSeen | None, cluster: int, revision: int) -> None:
-        """Raises StorageFailed if the cluster does not continue what was seen."""
+        """Raises StorageFailed if the cluster may assign known revisions to other changes."""
         if seen is not None and not seen.is_continued_by(cluster, revision):
             raise StorageFailed(
                 f"etcd was restored and went back: it is at revision {revision}, clients of this server know {seen.revision}."

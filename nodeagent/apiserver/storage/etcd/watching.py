@@ -1,4 +1,4 @@
-"""One endless watch: when its member is silent, it continues on another one from where it was."""
+"""An endless watch: if its member is silent, it continues on another one at the same position."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ _ALL_KEYS: Final = (b"\0", b"\0")
 
 
 class HistoryGone(Exception):
-    """The watch cannot continue: changes after its position were compacted. `revision`: where the history begins now."""
+    """The watch cannot continue: changes after its position were compacted. `revision`: the new start of the history."""
 
     def __init__(self, revision: int) -> None:
         super().__init__(f"history begins at revision {revision}")
