@@ -34,7 +34,7 @@ class ReplyCounts:
         (self.by_kind.get(kind) or self.by_kind[OTHER])[rcode] += 1
 
     def add_duration(self, seconds: float, count: int = 1) -> None:
-        """Adds `count` replies that add_duration `seconds` in all."""
+        """Adds `count` replies that took `seconds` in all."""
         self._counts[bisect_left(SECONDS_BOUNDS, seconds / count)] += count
         self._total += seconds
 

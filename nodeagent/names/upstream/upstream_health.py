@@ -110,7 +110,7 @@ class Health:
         return min((r.probe_at for r in self._records.values() if r.probe_at is not None), default=None)
 
     def mark_without_edns(self, server: Server, now: float) -> None:
-        """Records that the server does not set_servers EDNS."""
+        """Records that the server does not support EDNS."""
         self._record_of(server).plain_until = now + self._limits.plain
 
     def takes_edns(self, server: Server, now: float) -> bool:
