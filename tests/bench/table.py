@@ -2,7 +2,8 @@
 
 Each size is measured in a process of its own, so that memory and allocator state of one do not touch the next. The
 whole engine runs: store, change queue, translation, both tables, service interface. Only decoding is outside the
-"programmed" row, which starts with decoded objects. Times on a shared machine mean little alone: compare the columns.
+"programmed" row, which starts with decoded objects. Times on a shared machine mean little alone: compare the columns, or with
+`--against REV` another revision, which is measured in turns with this one.
 """
 
 import argparse
@@ -13,10 +14,13 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import TypeVar
 
 from msgspec import json as msgspec_json
@@ -42,6 +46,10 @@ from nodeagent.proxy.translate.node_state import TranslationOptions
 
 Decoded = TypeVar("Decoded", Service, EndpointSlice)
 CHANGES = 400
+CHURN_RATES = (400, 2000)
+"""Changes a second."""
+CHURN_SECONDS = 5
+ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = TranslationOptions(
     node_name="node-1", families=(Family.IPV4,), bind_address="192.0.2.1", cluster_cidrs=("10.0.0.0/8",)
 )
@@ -135,6 +143,34 @@ def decoded(kind: type[Decoded], documents: Iterable[dict[str, object]]) -> tupl
     return objects, seconds
 
 
+async def churn(
+    store: ClusterStore, passes: Passes, services: int, endpoints: int, changes_a_second: int
+) -> dict[str, float]:
+    """Endpoints of one Service after the other come and go for CHURN_SECONDS. Returns the processor time of each change (ms), how
+    many changes a pass took, and how long all but one in a hundred waited until they were in force (ms)."""
+    versions: list[EndpointSlice] = []
+    for turn in range(changes_a_second * CHURN_SECONDS // 2):
+        (held,), _ = decoded(EndpointSlice, [slice_json(turn * 7919 % services, endpoints)])
+        versions += [replace(held, endpoints=(held.endpoints or ())[1:]), held]
+    loop = asyncio.get_running_loop()
+    passes.reports.clear()
+    began, began_on_processor = loop.time(), time.process_time()
+    put_at: list[float] = []
+    for number, version in enumerate(versions):
+        await asyncio.sleep(max(0.0, began + number / changes_a_second - loop.time()))
+        put_at.append(loop.time())
+        store.put(version)
+    await asyncio.sleep(10 * SPACING_SECONDS)
+    spent = time.process_time() - began_on_processor
+    starts = [(report.started, report.finished) for report in passes.reports]
+    waited = sorted(next(finished for started, finished in starts if started >= at) - at for at in put_at)
+    return {
+        f"{changes_a_second}/s ms each": spent * 1000 / len(versions),
+        f"{changes_a_second}/s a pass": len(versions) / len(starts),
+        f"{changes_a_second}/s p99 ms": waited[len(waited) * 99 // 100] * 1000,
+    }
+
+
 async def measure(services: int, endpoints: int) -> dict[str, float]:
     """One size, from nothing: seconds (s), milliseconds (ms), counts, MB."""
     result: dict[str, float] = {}
@@ -181,6 +217,8 @@ async def measure(services: int, endpoints: int) -> dict[str, float]:
     result["change p50 ms"] = statistics.median(ordered) * 1000
     result["change p99 ms"] = ordered[len(ordered) * 99 // 100] * 1000
     result["change max elements"] = touched
+    for rate in CHURN_RATES:
+        result |= await churn(store, passes, services, endpoints, rate)
     running.cancel()
     await asyncio.wait([running])
     with_netlink.close()
@@ -208,17 +246,56 @@ async def measure(services: int, endpoints: int) -> dict[str, float]:
     return result
 
 
-def measure_apart(services: int, endpoints: int) -> dict[str, float]:
-    """The same in a process and a network namespace of its own."""
-    argv = ["unshare", "-n", sys.executable, __file__, "--one", str(services), str(endpoints)]
-    done = subprocess.run(argv, check=True, capture_output=True, text=True, env=os.environ)
+def measure_apart(services: int, endpoints: int, root: Path = ROOT) -> dict[str, float]:
+    """The same by the code of the checkout at `root`, in a process and a network namespace of its own."""
+    argv = ["unshare", "-n", sys.executable, str(root / "tests/bench/table.py"), "--one", str(services), str(endpoints)]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, env=environment)
     figures: dict[str, float] = json.loads(done.stdout)
     return figures
+
+
+@contextmanager
+def checkout(revision: str) -> Iterator[Path]:
+    """A checkout of another revision while the block lasts."""
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory) / "nodeagent"
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "add", "--quiet", "--detach", str(place), revision], check=True)
+        try:
+            yield place
+        finally:
+            subprocess.run([*git, "remove", "--force", str(place)], check=True)
+
+
+def medians(runs: list[dict[str, float]]) -> dict[str, float]:
+    return {row: statistics.median(run[row] for run in runs) for row in runs[0]}
+
+
+def print_table(heads: list[str], columns: list[dict[str, float]]) -> None:
+    print(f"{'':22}" + "".join(f"{head:>14}" for head in heads))
+    for row in columns[0]:
+        cells = [f"{column[row]:.3f}".rstrip("0").rstrip(".") if row in column else "-" for column in columns]
+        print(f"{row:22}" + "".join(f"{cell:>14}" for cell in cells))
+
+
+def compare(services: int, endpoints: int, revision: str, turns: int) -> None:
+    """Prints medians of this checkout and of another revision, measured in turns, and their ratios."""
+    ours, theirs = [], []
+    with checkout(revision) as other:
+        for _ in range(turns):
+            ours.append(measure_apart(services, endpoints))
+            theirs.append(measure_apart(services, endpoints, other))
+    now, before = medians(ours), medians(theirs)
+    ratios = {row: now[row] / before[row] for row in now if before.get(row)}
+    print_table([f"{services} x {endpoints}", revision[:12], "ratio"], [now, before, ratios])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default="1000x10,10000x10", help="services x endpoints, comma separated")
+    parser.add_argument("--against", metavar="REV", help="compare with another revision of this repository")
+    parser.add_argument("--turns", type=int, default=3, help="runs of each revision (3)")
     parser.add_argument("--one", nargs=2, type=int, metavar=("SERVICES", "ENDPOINTS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -227,10 +304,15 @@ def main() -> None:
         print(json.dumps(asyncio.run(measure(*arguments.one))))
         return
     sizes = [tuple(map(int, size.split("x"))) for size in arguments.sizes.split(",")]
+    if arguments.against:
+        known = ["git", "-C", str(ROOT), "rev-parse", "--verify", "--quiet", f"{arguments.against}^{{commit}}"]
+        if subprocess.run(known, check=False, stdout=subprocess.DEVNULL).returncode:
+            parser.error(f"--against {arguments.against}: no such revision of {ROOT}")
+        for services, endpoints in sizes:
+            compare(services, endpoints, arguments.against, arguments.turns)
+        return
     columns = [measure_apart(services, endpoints) for services, endpoints in sizes]
-    print(f"{'':22}" + "".join(f"{f'{services} x {endpoints}':>14}" for services, endpoints in sizes))
-    for row in columns[0]:
-        print(f"{row:22}" + "".join(f"{column[row]:14.3f}".rstrip("0").rstrip(".").rjust(14) for column in columns))
+    print_table([f"{services} x {endpoints}" for services, endpoints in sizes], columns)
 
 
 if __name__ == "__main__":
