@@ -11,33 +11,20 @@ from nodeagent.proxy.dataplane.program.chain import Chain, ProgramOptions
 from nodeagent.proxy.dataplane.program.classes import STICKY_BIT
 from nodeagent.proxy.dataplane.program.loads import CLEAR, FROM_NODE, Loader, follow, from_pod, port, scratch
 from nodeagent.proxy.dataplane.program.picking import sticky_ids
-from nodeagent.wire.netlink.nf_tables.expressions import (
-    Cmp,
-    Code,
-    Ct,
-    CtKey,
-    Lookup,
-    Mask,
-    Meta,
-    MetaKey,
-    Rule,
-    UpdateMap,
-    Verdict,
-    native_u32,
-)
+from nodeagent.wire.netlink.nf_tables import expressions as nft
 from nodeagent.wire.netlink.uapi.nfnetlink_conntrack import IPS_CONFIRMED, IPS_DST_NAT
 
 TRANSLATED_CHAIN = "translated"
 _LEARN_CHAIN = "learn-affinity"
-_ZERO = native_u32(0)
+_ZERO = nft.native_u32(0)
 
-JUST_TRANSLATED: Rule = (
-    Meta(0, MetaKey.PRIORITY),
-    Cmp(0, _ZERO, invert=True),
-    Ct(0, CtKey.STATUS),
-    Mask(0, native_u32(IPS_DST_NAT | IPS_CONFIRMED)),
-    Cmp(0, native_u32(IPS_DST_NAT)),
-    Verdict(Code.GOTO, TRANSLATED_CHAIN),
+JUST_TRANSLATED: nft.Rule = (
+    nft.Meta(0, nft.MetaKey.PRIORITY),
+    nft.Cmp(0, _ZERO, invert=True),
+    nft.Ct(0, nft.CtKey.STATUS),
+    nft.Mask(0, nft.native_u32(IPS_DST_NAT | IPS_CONFIRMED)),
+    nft.Cmp(0, nft.native_u32(IPS_DST_NAT)),
+    nft.Verdict(nft.Code.GOTO, TRANSLATED_CHAIN),
 )
 """The rule of their base chains. A connection is not confirmed until its first packet leaves the node or is delivered; packets of
 confirmed connections, and untranslated ones, keep the priority they came with. (ct state stays new until the first answer.)"""
@@ -58,21 +45,23 @@ def learn_chain(family: Family, options: ProgramOptions, seconds: int, *, node_p
     words = regs.words
     key = regs.original_node_port() if node_port else regs.original_frontend()
 
-    def learn(ids: str) -> Rule:
+    def learn(ids: str) -> nft.Rule:
         return (
             *scratch(key, ids),
             regs.source(0),
-            Meta(words, MetaKey.L4PROTO),
-            Meta(words + 1, MetaKey.PRIORITY),
+            nft.Meta(words, nft.MetaKey.L4PROTO),
+            nft.Meta(words + 1, nft.MetaKey.PRIORITY),
             regs.destination(words + 2),
             port(2 * words + 2),
-            UpdateMap(schema.AFFINITY, 0, words + 2, seconds),
+            nft.UpdateMap(schema.AFFINITY, 0, words + 2, seconds),
         )
 
     short_circuit = learn(sticky_ids(node_port=node_port, cluster_scope=True))
-    rules: list[Rule] = list(_unless_node_port(regs)) if node_port else []
+    rules: list[nft.Rule] = list(_unless_node_port(regs)) if node_port else []
     rules += [
-        (*source, *short_circuit, Verdict(Code.RETURN)) for source in (from_pod(regs, options), FROM_NODE) if source
+        (*source, *short_circuit, nft.Verdict(nft.Code.RETURN))
+        for source in (from_pod(regs, options), FROM_NODE)
+        if source
     ]
     rules.append(learn(sticky_ids(node_port=node_port, cluster_scope=False)))
     return Chain(learn_chain_name(seconds, node_port=node_port), tuple(rules))
@@ -81,11 +70,11 @@ def learn_chain(family: Family, options: ProgramOptions, seconds: int, *, node_p
 def learning_chains(family: Family) -> tuple[Chain, ...]:
     """Returns the chains that the base chains lead to: learn, if an id is there, then clear the scratch field."""
     regs = Loader(family)
-    sticky: Rule = (
-        Meta(0, MetaKey.PRIORITY),
-        Mask(0, native_u32(STICKY_BIT)),
-        Cmp(0, _ZERO, invert=True),
-        Verdict(Code.JUMP, _LEARN_CHAIN),
+    sticky: nft.Rule = (
+        nft.Meta(0, nft.MetaKey.PRIORITY),
+        nft.Mask(0, nft.native_u32(STICKY_BIT)),
+        nft.Cmp(0, _ZERO, invert=True),
+        nft.Verdict(nft.Code.JUMP, _LEARN_CHAIN),
     )
     return (
         Chain(
@@ -99,11 +88,11 @@ def learning_chains(family: Family) -> tuple[Chain, ...]:
     )
 
 
-def _unless_node_port(regs: Loader) -> tuple[Rule, ...]:
+def _unless_node_port(regs: Loader) -> tuple[nft.Rule, ...]:
     """Returns rules that leave the chain for a connection to an address: its port may be the number of another Service's node port."""
-    leave = Verdict(Code.RETURN)
+    leave = nft.Verdict(nft.Code.RETURN)
     return (
-        (regs.original_destination(0), Lookup(schema.CLUSTER_IPS, 0), leave),
-        (*regs.original_frontend(), Lookup(schema.MASQUERADE_FRONTENDS, 0), leave),
+        (regs.original_destination(0), nft.Lookup(schema.CLUSTER_IPS, 0), leave),
+        (*regs.original_frontend(), nft.Lookup(schema.MASQUERADE_FRONTENDS, 0), leave),
         (*scratch(regs.original_frontend(), schema.FRONTENDS_CLUSTER_SCOPE), leave),
     )

@@ -19,29 +19,13 @@ from nodeagent.proxy.dataplane.program.classes import (
     PickClass,
 )
 from nodeagent.proxy.dataplane.program.loads import CLEAR, FROM_NODE, Loader, follow, from_pod, scratch
-from nodeagent.wire.netlink.nf_tables.expressions import (
-    Cmp,
-    Code,
-    Dnat,
-    FibType,
-    Lookup,
-    Mask,
-    Meta,
-    MetaKey,
-    Payload,
-    PayloadBase,
-    Random,
-    Reject,
-    Rule,
-    Verdict,
-    native_u32,
-)
+from nodeagent.wire.netlink.nf_tables import expressions as nft
 from nodeagent.wire.netlink.uapi.rtnetlink import RTN_LOCAL
 
 TO_NODE_CHAIN = "to-node"
 _PORT_UNREACHABLE = {Family.IPV4: 3, Family.IPV6: 4}
 _TCP_RST = 0x04
-_DROP: Rule = (Verdict(Code.DROP),)
+_DROP: nft.Rule = (nft.Verdict(nft.Code.DROP),)
 
 
 def pick_chain(family: Family, pick: PickClass) -> Chain:
@@ -56,20 +40,20 @@ def pick_chain(family: Family, pick: PickClass) -> Chain:
     key = regs.node_port() if pick.node_port else regs.frontend()
     slot = 2 if pick.node_port else words + 2
     backends = schema.NODEPORT_BACKENDS if pick.node_port else schema.BACKENDS
-    translate = Dnat(regs.nfproto, 0, words)
+    translate = nft.Dnat(regs.nfproto, 0, words)
 
-    def to_one_of(count: int) -> Rule:
-        return (*key, Random(slot, count, pick.first_slot), Lookup(backends, 0, dreg=0), translate)
+    def to_one_of(count: int) -> nft.Rule:
+        return (*key, nft.Random(slot, count, pick.first_slot), nft.Lookup(backends, 0, dreg=0), translate)
 
-    known: tuple[Rule, ...] = ()
+    known: tuple[nft.Rule, ...] = ()
     if pick.sticky:
         known = (
             scratch(key, sticky_ids(node_port=pick.node_port, cluster_scope=pick.cluster_scope)),
             (
                 regs.source(0),
-                Meta(words, MetaKey.L4PROTO),
-                Meta(words + 1, MetaKey.PRIORITY),
-                Lookup(schema.AFFINITY, 0, dreg=0),
+                nft.Meta(words, nft.MetaKey.L4PROTO),
+                nft.Meta(words + 1, nft.MetaKey.PRIORITY),
+                nft.Lookup(schema.AFFINITY, 0, dreg=0),
                 translate,
             ),
         )
@@ -103,19 +87,19 @@ def refuse_chain(family: Family) -> Chain:
     as a packet to that very frontend; it must get through or the client waits.
     """
     code = _PORT_UNREACHABLE[family]
-    is_tcp: Rule = (Meta(0, MetaKey.L4PROTO), Cmp(0, bytes((Protocol.TCP,))))
-    is_reset: Rule = (
+    is_tcp: nft.Rule = (nft.Meta(0, nft.MetaKey.L4PROTO), nft.Cmp(0, bytes((Protocol.TCP,))))
+    is_reset: nft.Rule = (
         *is_tcp,
-        Payload(0, PayloadBase.TRANSPORT, 13, 1),
-        Mask(0, bytes((_TCP_RST,))),
-        Cmp(0, b"\0", invert=True),
+        nft.Payload(0, nft.PayloadBase.TRANSPORT, 13, 1),
+        nft.Mask(0, bytes((_TCP_RST,))),
+        nft.Cmp(0, b"\0", invert=True),
     )
     return Chain(
         REFUSE_CHAIN,
         (
-            (*is_reset, *CLEAR, Verdict(Code.ACCEPT)),
-            (*is_tcp, Reject(tcp_reset=True, icmp_code=code)),
-            (Reject(tcp_reset=False, icmp_code=code),),
+            (*is_reset, *CLEAR, nft.Verdict(nft.Code.ACCEPT)),
+            (*is_tcp, nft.Reject(tcp_reset=True, icmp_code=code)),
+            (nft.Reject(tcp_reset=False, icmp_code=code),),
         ),
     )
 
@@ -140,11 +124,11 @@ def _by_source_chain(family: Family, options: ProgramOptions, *, node_port: bool
 def _guarded_chain(family: Family) -> Chain:
     """Returns the chain that tests source ranges before everything else, even before a refusal."""
     regs = Loader(family)
-    outside: Rule = (
+    outside: nft.Rule = (
         *regs.frontend(),
         regs.source(regs.words + 2),
-        Lookup(schema.ALLOWED_SOURCES, 0, invert=True),
-        Verdict(Code.DROP),
+        nft.Lookup(schema.ALLOWED_SOURCES, 0, invert=True),
+        nft.Verdict(nft.Code.DROP),
     )
     return Chain(
         GUARDED_CHAIN, (outside, follow(regs.frontend(), schema.GUARDED_FRONTENDS, schema.DISPATCH_ALLOWED), _DROP)
@@ -154,5 +138,5 @@ def _guarded_chain(family: Family) -> Chain:
 def _to_node_chain(family: Family) -> Chain:
     """Returns the chain for node ports, at addresses where they answer; other packets go on untranslated."""
     regs = Loader(family)
-    local: Rule = (FibType(0, source=False), Cmp(0, native_u32(RTN_LOCAL)))
+    local: nft.Rule = (nft.FibType(0, source=False), nft.Cmp(0, nft.native_u32(RTN_LOCAL)))
     return Chain(TO_NODE_CHAIN, ((*local, *follow(regs.node_port(), schema.NODEPORTS, schema.DISPATCH)),))

@@ -20,20 +20,7 @@ from nodeagent.proxy.dataplane.program.loads import Loader, follow
 from nodeagent.proxy.dataplane.program.names_here import answered_in_connections, names_chains
 from nodeagent.proxy.dataplane.program.picking import TO_NODE_CHAIN, pick_chain, special_chains
 from nodeagent.proxy.dataplane.program.source_rewriting import source_chains, source_rules
-from nodeagent.wire.netlink.nf_tables.expressions import (
-    Cmp,
-    Code,
-    Dnat,
-    Lookup,
-    Mask,
-    Meta,
-    MetaKey,
-    Payload,
-    PayloadBase,
-    Rule,
-    Verdict,
-    native_u32,
-)
+from nodeagent.wire.netlink.nf_tables import expressions as nft
 
 BEFORE_DSTNAT = -105
 """Before dstnat (-100), where other programs translate. A ClusterIP is a local address, so rules for everything that is
@@ -94,14 +81,14 @@ def verdict_elements(classes: Iterable[PickClass], timeouts: Iterable[int]) -> d
     A chain that a map leads to cannot use the same map again: to the kernel that is a loop (EMLINK,
     nf_tables_api.c nft_chain_validate). Hence a map for each step of a look at the source.
     """
-    picks = {native_u32(pick.number): pick.chain for pick in classes}
+    picks = {nft.native_u32(pick.number): pick.chain for pick in classes}
     seconds = list(timeouts)
     return {
         schema.DISPATCH: {**_keyed(SPECIAL_CHAINS), **picks},
         schema.DISPATCH_ALLOWED: {**_keyed(END_CHAINS), **_keyed(SCOPE_CHAINS), **picks},
         schema.DISPATCH_SCOPED: {**_keyed(END_CHAINS), **picks},
-        schema.LEARN: {native_u32(value): learn_chain_name(value, node_port=False) for value in seconds},
-        schema.NODEPORT_LEARN: {native_u32(value): learn_chain_name(value, node_port=True) for value in seconds},
+        schema.LEARN: {nft.native_u32(value): learn_chain_name(value, node_port=False) for value in seconds},
+        schema.NODEPORT_LEARN: {nft.native_u32(value): learn_chain_name(value, node_port=True) for value in seconds},
     }
 
 
@@ -125,7 +112,7 @@ def _one_later(chain: Chain) -> Chain:
 
 
 def _keyed(chains: Mapping[int, str]) -> dict[bytes, str]:
-    return {native_u32(number): chain for number, chain in chains.items()}
+    return {nft.native_u32(number): chain for number, chain in chains.items()}
 
 
 def _base_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
@@ -144,7 +131,7 @@ def _base_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
     )
 
 
-def _service_rules(family: Family) -> tuple[Rule, ...]:
+def _service_rules(family: Family) -> tuple[nft.Rule, ...]:
     """Returns the rules from a packet's destination to the chain of its class.
 
     Addresses come before node ports, so a ClusterIP that is also an address of this node never answers on a node port.
@@ -157,44 +144,44 @@ def _service_rules(family: Family) -> tuple[Rule, ...]:
         follow(regs.frontend(), schema.FRONTENDS, schema.DISPATCH),
         (
             regs.destination(0),
-            Mask(0, schema.CLUSTER_IP_BLOCK_MASKS[family]),
-            Lookup(schema.CLUSTER_IP_BLOCKS, 0),
+            nft.Mask(0, schema.CLUSTER_IP_BLOCK_MASKS[family]),
+            nft.Lookup(schema.CLUSTER_IP_BLOCKS, 0),
             regs.destination(0),
-            Lookup(schema.CLUSTER_IPS, 0),
-            Meta(0, MetaKey.L4PROTO),
-            Cmp(0, bytes((_ICMP[family],)), invert=True),
-            Verdict(Code.GOTO, REFUSE_CHAIN),
+            nft.Lookup(schema.CLUSTER_IPS, 0),
+            nft.Meta(0, nft.MetaKey.L4PROTO),
+            nft.Cmp(0, bytes((_ICMP[family],)), invert=True),
+            nft.Verdict(nft.Code.GOTO, REFUSE_CHAIN),
         ),
-        (regs.destination(0), Lookup(schema.NODEPORT_ADDRESSES, 0), Verdict(Code.GOTO, TO_NODE_CHAIN)),
+        (regs.destination(0), nft.Lookup(schema.NODEPORT_ADDRESSES, 0), nft.Verdict(nft.Code.GOTO, TO_NODE_CHAIN)),
         *((_ping_rule(regs),) if family is Family.IPV6 else ()),
     )
 
 
-def _ping_rule(regs: Loader) -> Rule:
+def _ping_rule(regs: Loader) -> nft.Rule:
     """Returns the rule that lets ClusterIPs answer ping that are not local, because the node reaches them by the route of their range
     (`model/carried.py`): it translates to an address that answers."""
     return (
-        Meta(0, MetaKey.L4PROTO),
-        Cmp(0, bytes((_ICMP[regs.family],))),
-        Payload(0, PayloadBase.TRANSPORT, 0, 1),
-        Cmp(0, bytes((_ICMPV6_ECHO_REQUEST,))),
+        nft.Meta(0, nft.MetaKey.L4PROTO),
+        nft.Cmp(0, bytes((_ICMP[regs.family],))),
+        nft.Payload(0, nft.PayloadBase.TRANSPORT, 0, 1),
+        nft.Cmp(0, bytes((_ICMPV6_ECHO_REQUEST,))),
         regs.destination(0),
-        Lookup(schema.CLUSTER_IPS, 0),
+        nft.Lookup(schema.CLUSTER_IPS, 0),
         regs.destination(0),
-        Lookup(schema.PING_ANSWERS, 0, dreg=0),
-        Dnat(regs.nfproto, 0, None),
+        nft.Lookup(schema.PING_ANSWERS, 0, dreg=0),
+        nft.Dnat(regs.nfproto, 0, None),
     )
 
 
-def _unclaimed_rules(family: Family) -> tuple[Rule, ...]:
+def _unclaimed_rules(family: Family) -> tuple[nft.Rule, ...]:
     """Returns the rule that drops packets to addresses of the service range that no Service of ours or of another proxy has."""
     regs = Loader(family)
     return (
         (
             regs.destination(0),
-            Lookup(schema.SERVICE_CIDRS, 0),
+            nft.Lookup(schema.SERVICE_CIDRS, 0),
             regs.destination(0),
-            Lookup(schema.CLUSTER_IPS, 0, invert=True),
-            Verdict(Code.DROP),
+            nft.Lookup(schema.CLUSTER_IPS, 0, invert=True),
+            nft.Verdict(nft.Code.DROP),
         ),
     )

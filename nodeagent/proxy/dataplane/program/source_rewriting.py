@@ -21,42 +21,31 @@ from nodeagent.proxy.dataplane.program.loads import (
     scratch,
     to_pods_interface,
 )
-from nodeagent.wire.netlink.nf_tables.expressions import (
-    Cmp,
-    Code,
-    Lookup,
-    Mask,
-    Masquerade,
-    Meta,
-    MetaKey,
-    Rule,
-    Verdict,
-    native_u32,
-)
+from nodeagent.wire.netlink.nf_tables import expressions as nft
 
 NOT_FROM_PODS = "not-from-pods"
 _FROM_CLUSTER_IP = "from-cluster-ip"
 _FROM_OTHER_ADDRESS = "from-other-address"
 _FROM_LOCAL_POLICY = "from-local-policy"
-_REWRITE = Masquerade()
-_HAS_INPUT: Rule = (Meta(0, MetaKey.IIF), Cmp(0, native_u32(0), invert=True))
+_REWRITE = nft.Masquerade()
+_HAS_INPUT: nft.Rule = (nft.Meta(0, nft.MetaKey.IIF), nft.Cmp(0, nft.native_u32(0), invert=True))
 """iif != 0: it was routed from one interface to another."""
-_HAS_NO_INPUT: Rule = (Meta(0, MetaKey.IIF), Cmp(0, native_u32(0)))
+_HAS_NO_INPUT: nft.Rule = (nft.Meta(0, nft.MetaKey.IIF), nft.Cmp(0, nft.native_u32(0)))
 """iif 0: this node sends it, or br_netfilter took it from between two ports of a bridge (br_nf_post_routing)."""
 
 
-def source_rules(family: Family, options: ProgramOptions) -> tuple[Rule, ...]:
+def source_rules(family: Family, options: ProgramOptions) -> tuple[nft.Rule, ...]:
     """Returns the rules of the postrouting base chain."""
     regs = Loader(family)
-    untranslated: Rule = (*NOT_TRANSLATED, Verdict(Code.RETURN))
-    others: Rule = (Verdict(Code.GOTO, _FROM_OTHER_ADDRESS),)
+    untranslated: nft.Rule = (*NOT_TRANSLATED, nft.Verdict(nft.Code.RETURN))
+    others: nft.Rule = (nft.Verdict(nft.Code.GOTO, _FROM_OTHER_ADDRESS),)
     if options.masquerade_all:
         return (untranslated, _all_to_cluster_ips(regs), others)
     return (
         untranslated,
-        *((*rule, Verdict(Code.GOTO, NOT_FROM_PODS)) for rule in _not_from_pods(regs, options)),
+        *((*rule, nft.Verdict(nft.Code.GOTO, NOT_FROM_PODS)) for rule in _not_from_pods(regs, options)),
         *_rules_keeping_source(regs),
-        (regs.original_destination(0), Lookup(schema.CLUSTER_IPS, 0), Verdict(Code.GOTO, _FROM_CLUSTER_IP)),
+        (regs.original_destination(0), nft.Lookup(schema.CLUSTER_IPS, 0), nft.Verdict(nft.Code.GOTO, _FROM_CLUSTER_IP)),
         others,
     )
 
@@ -64,14 +53,16 @@ def source_rules(family: Family, options: ProgramOptions) -> tuple[Rule, ...]:
 def source_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
     """Returns the chains that postrouting leads to."""
     regs = Loader(family)
-    meets_itself: Rule = (regs.source(0), regs.destination(regs.words), Lookup(schema.HAIRPIN, 0))
-    itself: Rule = (*meets_itself, _REWRITE)
+    meets_itself: nft.Rule = (regs.source(0), regs.destination(regs.words), nft.Lookup(schema.HAIRPIN, 0))
+    itself: nft.Rule = (*meets_itself, _REWRITE)
     apart = options.masquerade_all or not _not_from_pods(regs, options)
     return (
         *(
             ()
             if apart
-            else (Chain(NOT_FROM_PODS, (_all_to_cluster_ips(regs), (Verdict(Code.GOTO, _FROM_OTHER_ADDRESS),))),)
+            else (
+                Chain(NOT_FROM_PODS, (_all_to_cluster_ips(regs), (nft.Verdict(nft.Code.GOTO, _FROM_OTHER_ADDRESS),))),
+            )
         ),
         *(() if options.masquerade_all else (Chain(_FROM_CLUSTER_IP, (*_from_itself(regs), itself)),)),
         Chain(_FROM_OTHER_ADDRESS, _other_addresses(regs)),
@@ -79,11 +70,11 @@ def source_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
     )
 
 
-def _all_to_cluster_ips(regs: Loader) -> Rule:
-    return (regs.original_destination(0), Lookup(schema.CLUSTER_IPS, 0), _REWRITE)
+def _all_to_cluster_ips(regs: Loader) -> nft.Rule:
+    return (regs.original_destination(0), nft.Lookup(schema.CLUSTER_IPS, 0), _REWRITE)
 
 
-def _not_from_pods(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
+def _not_from_pods(regs: Loader, options: ProgramOptions) -> tuple[nft.Rule, ...]:
     """Returns rules that match what does not come from pods, if pods can be detected.
 
     With detection by interface, a packet that a bridge carried from one port to another has only its output interface: the bridge. The
@@ -98,7 +89,7 @@ def _not_from_pods(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
     return ((*_HAS_INPUT, *not_from_pod), (*_HAS_NO_INPUT, *elsewhere), (*_HAS_NO_INPUT, *FROM_NODE))
 
 
-def _rules_keeping_source(regs: Loader) -> tuple[Rule, ...]:
+def _rules_keeping_source(regs: Loader) -> tuple[nft.Rule, ...]:
     """Returns rules for connections that keep their source: from pods, to blocks where only ClusterIPs lead anywhere, except connections
     of a pod to itself.
 
@@ -106,36 +97,40 @@ def _rules_keeping_source(regs: Loader) -> tuple[Rule, ...]:
     need no such test.
     """
     block_mask = schema.CLUSTER_IP_BLOCK_MASKS[regs.family]
-    keeps: Rule = (
+    keeps: nft.Rule = (
         regs.original_destination(0),
-        Mask(0, block_mask),
-        Lookup(schema.CLUSTER_IP_ONLY_BLOCKS, 0),
+        nft.Mask(0, block_mask),
+        nft.Lookup(schema.CLUSTER_IP_ONLY_BLOCKS, 0),
         regs.source(0),
         regs.destination(regs.words),
-        Lookup(schema.HAIRPIN, 0, invert=True),
-        Verdict(Code.RETURN),
+        nft.Lookup(schema.HAIRPIN, 0, invert=True),
+        nft.Verdict(nft.Code.RETURN),
     )
     if regs.family is Family.IPV6:
         return (keeps,)
-    far_away: Rule = (regs.source(0), Mask(0, block_mask), Lookup(schema.CLUSTER_IP_BLOCKS, 0, invert=True))
+    far_away: nft.Rule = (regs.source(0), nft.Mask(0, block_mask), nft.Lookup(schema.CLUSTER_IP_BLOCKS, 0, invert=True))
     return ((*_HAS_INPUT, *keeps), (*_HAS_NO_INPUT, *far_away, *keeps))
 
 
-def _from_itself(regs: Loader) -> tuple[Rule, ...]:
+def _from_itself(regs: Loader) -> tuple[nft.Rule, ...]:
     """Returns the rule for the node's own connections that have a ClusterIP as their source. In IPv4 the kernel chooses that source while
     the node has no address that routes could prefer; no answer from elsewhere would reach it."""
     if regs.family is Family.IPV6:
         return ()
-    return ((*_HAS_NO_INPUT, regs.source(0), Lookup(schema.CLUSTER_IPS, 0), _REWRITE),)
+    return ((*_HAS_NO_INPUT, regs.source(0), nft.Lookup(schema.CLUSTER_IPS, 0), _REWRITE),)
 
 
-def _other_addresses(regs: Loader) -> tuple[Rule, ...]:
+def _other_addresses(regs: Loader) -> tuple[nft.Rule, ...]:
     return (
-        (*regs.original_frontend(), Lookup(schema.MASQUERADE_FRONTENDS, 0), _REWRITE),
+        (*regs.original_frontend(), nft.Lookup(schema.MASQUERADE_FRONTENDS, 0), _REWRITE),
         (
             *scratch(regs.original_frontend(), schema.FRONTENDS_CLUSTER_SCOPE),
-            Verdict(Code.GOTO, _FROM_LOCAL_POLICY),
+            nft.Verdict(nft.Code.GOTO, _FROM_LOCAL_POLICY),
         ),
-        (*regs.node_port_endpoint(), Lookup(schema.MASQUERADE_NODEPORTS, 0), _REWRITE),
-        (*regs.node_port_endpoint(), Lookup(schema.LOCAL_POLICY_NODEPORTS, 0), Verdict(Code.GOTO, _FROM_LOCAL_POLICY)),
+        (*regs.node_port_endpoint(), nft.Lookup(schema.MASQUERADE_NODEPORTS, 0), _REWRITE),
+        (
+            *regs.node_port_endpoint(),
+            nft.Lookup(schema.LOCAL_POLICY_NODEPORTS, 0),
+            nft.Verdict(nft.Code.GOTO, _FROM_LOCAL_POLICY),
+        ),
     )
