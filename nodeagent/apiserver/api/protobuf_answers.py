@@ -31,8 +31,8 @@ def wants_protobuf(accept: str) -> bool:
 
 
 def prefers_protobuf(accept: str) -> bool:
-    """Returns whether the client names protobuf first and wants metadata only. Metadata is made for each client, in any form;
-    whole objects are sent in JSON to a client that accepts it."""
+    """Returns whether the client names protobuf first and reads only metadata, which is converted for each client in any form.
+    Whole objects are sent in JSON to a client that accepts it."""
     for entry in parse_accept(accept):
         if entry.media_type in ANSWERED_IN_JSON:
             return False

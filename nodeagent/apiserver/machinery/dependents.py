@@ -1,4 +1,4 @@
-"""What a deletion asks for the dependents of its object, noted as finalizers that a garbage collector acts on. Pure.
+"""The finalizers that tell a garbage collector what to do with the object's dependents. Pure.
 
 The rules are those of deletionFinalizersForGarbageCollection in k8s.io/apiserver/pkg/registry/generic/registry/store.go.
 """
@@ -16,23 +16,21 @@ _FINALIZERS: Final = {ORPHAN: "orphan", FOREGROUND: "foregroundDeletion"}
 
 
 def hold(document: Document, policy: str) -> None:
-    """Puts the finalizers of `finalizers_under` in an object that is about to be deleted."""
+    """Sets the finalizers of an object that is about to be deleted, by `finalizers_under`."""
     meta = document["metadata"]
     found = meta.get("finalizers") or []
-    following = finalizers_under(policy, found)
-    if following:
-        meta["finalizers"] = following
+    result = finalizers_under(policy, found)
+    if result:
+        meta["finalizers"] = result
     elif found:
         del meta["finalizers"]
 
 
 def finalizers_under(policy: str, found: Sequence[str]) -> list[str]:
-    """The finalizers of an object that is deleted with a policy.
-
-    policy: the empty string where the deletion names none; then a finalizer that the object has already decides.
-    """
+    """Returns the finalizers of an object deleted with `policy`. If that is empty, a finalizer that the object already has
+    decides."""
     held_for = tuple(_FINALIZERS.values())
     wanted = _FINALIZERS.get(policy) if policy else next((name for name in found if name in held_for), None)
     kept = [name for name in found if name not in held_for]
-    following = [*kept, wanted] if wanted is not None else kept
-    return list(found) if set(following) == set(found) else following
+    result = [*kept, wanted] if wanted is not None else kept
+    return list(found) if set(result) == set(found) else result

@@ -11,8 +11,7 @@ from nodeagent.kinds.description.status import ApiError, bad_request, conflict, 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """Preconditions and grace period of a deletion. policy: what becomes of dependents (`dependents.py`), empty if the client did not
-    say."""
+    """Preconditions and grace period of a deletion. `policy`: for dependents (`dependents.py`); empty if the client sent none."""
 
     uid: str = ""
     version: str = ""
