@@ -17,7 +17,7 @@ from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.kernel_view import KernelView, read_kernel
 from nodeagent.cli.known_names import NamespaceName, ServiceName
 from nodeagent.cli.node_view import Access, NodeView, look_at_node
-from nodeagent.cli.on_this_node import Followed, follow_service, follow_services, node_faults
+from nodeagent.cli.on_this_node import FollowedConnections, follow_service, follow_services, node_faults
 from nodeagent.cli.rows import is_terminal, output_option, print_document, print_rows
 from nodeagent.cli.service_argument import ServiceArgument, find_service, parse_service
 from nodeagent.diagnosis.explain.explanation_text import lines_of
@@ -168,7 +168,7 @@ def _settled(access: Access, key: ObjectKey, port: str, client: str, *, probe: b
     for look in range(SETTLING_LOOKS):
         view = look_at_node(access, key)
         kernel = _kernel(view, key if look == 0 else None)
-        followed = Followed() if kernel is None or not probe else _followed(view, key, client)
+        followed = FollowedConnections() if kernel is None or not probe else _followed(view, key, client)
         faults = () if kernel is None else _faults(view)
         explanation = explain(
             view,
@@ -194,7 +194,7 @@ def _all(access: Access, client: str, *, probe: bool, output: str, brief: bool) 
     view = look_at_node(access)
     kernel = _kernel(view)
     faults = () if kernel is None else _faults(view)
-    followed = Followed() if kernel is None else _followed(view)
+    followed = FollowedConnections() if kernel is None else _followed(view)
     found = explain_all(
         view, kernel, client=client, probe=probe, missing=_missing(view), faults=faults, followed=followed
     )
@@ -249,7 +249,7 @@ def explain_all(
     probe: bool = False,
     missing: AbstractSet[str] = frozenset(),
     faults: Sequence[NodeFault] = (),
-    followed: Followed | None = None,
+    followed: FollowedConnections | None = None,
 ) -> list[Explanation]:
     """Every Service of the view, by name."""
     taken = addresses_in_use(view.states.values(), view.context.node_addresses)
@@ -281,7 +281,7 @@ def explain(
     flows: bool = True,
     missing: AbstractSet[str] = frozenset(),
     taken: AddressesInUse | None = None,
-    followed: Followed | None = None,
+    followed: FollowedConnections | None = None,
     faults: Sequence[NodeFault] = (),
 ) -> Explanation:
     """One Service of the view. missing: what the service interface does not carry. taken: the addresses of all of them, where the caller has them. followed, faults: what this node
@@ -332,15 +332,15 @@ def _faults(view: NodeView) -> tuple[NodeFault, ...]:
         return ()
 
 
-def _followed(view: NodeView, key: ObjectKey | None = None, client: str = "") -> Followed:
+def _followed(view: NodeView, key: ObjectKey | None = None, client: str = "") -> FollowedConnections:
     """Connections to a Service, or to some of all, that do not get through this node; none where this process may not look."""
     state = None if key is None else view.states.get(key)
     try:
         if key is None:
             return follow_services(view.families)
-        return Followed() if state is None else follow_service(state, client)
+        return FollowedConnections() if state is None else follow_service(state, client)
     except (DataplaneError, OSError) as error:
-        return Followed(unseen=(f"connections were not followed: {error}",))
+        return FollowedConnections(unseen=(f"connections were not followed: {error}",))
 
 
 def _missing(view: NodeView, only: ObjectKey | None = None) -> frozenset[str]:

@@ -43,7 +43,7 @@ MOST_PODS = 16
 """So many endpoints of this node are looked at to find one that is a pod and has a route."""
 
 
-class Followed(Struct, frozen=True):
+class FollowedConnections(Struct, frozen=True):
     """Connections that were followed through this node. stopped: those that do not get through, by their Service. unseen: what
     may stop others and was not looked at."""
 
@@ -65,7 +65,7 @@ def _fault(found: Finding) -> NodeFault:
     return NodeFault(what, f"{found.check}: {found.detail}", found.cure, found.family, found.total)
 
 
-def follow_service(state: ServiceState, client: str) -> Followed:
+def follow_service(state: ServiceState, client: str) -> FollowedConnections:
     """Connections to the ClusterIPs of a Service. client: a pod's address; empty: this node and one of its pods. Raises
     DataplaneError, OSError."""
     families = dict.fromkeys(one.family for one in state.frontends)
@@ -74,17 +74,19 @@ def follow_service(state: ServiceState, client: str) -> Followed:
     return _joined(((state.key, way) for ways, _ in found for way in ways), found)
 
 
-def follow_services(families: Collection[Family]) -> Followed:
+def follow_services(families: Collection[Family]) -> FollowedConnections:
     """Connections to some Services, from this node and one of its pods. Raises DataplaneError, OSError."""
     found = [patiently(partial(_stopped_of_some, family)) for family in families]
     return _joined((each for ways, _ in found for each in ways), found)
 
 
-def _joined(ways: Iterable[tuple[ObjectKey, StoppedWay]], found: Iterable[tuple[object, tuple[str, ...]]]) -> Followed:
+def _joined(
+    ways: Iterable[tuple[ObjectKey, StoppedWay]], found: Iterable[tuple[object, tuple[str, ...]]]
+) -> FollowedConnections:
     stopped: dict[ObjectKey, tuple[StoppedWay, ...]] = {}
     for key, way in ways:
         stopped[key] = (*stopped.get(key, ()), way)
-    return Followed(stopped, tuple(dict.fromkeys(note for _, notes in found for note in notes)))
+    return FollowedConnections(stopped, tuple(dict.fromkeys(note for _, notes in found for note in notes)))
 
 
 def _stopped_of_some(family: Family) -> tuple[list[tuple[ObjectKey, StoppedWay]], tuple[str, ...]]:
