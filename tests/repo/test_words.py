@@ -45,7 +45,7 @@ SAME_NAME = {
     """,
     "names that are too general; each is renamed when its package is edited, and none is added": """
     Access Account Change End Facts Failed Failure Finding Group Interrupted Located Outcome OwnTable Ownership
-    Part Program Random Reason Sets Step Timing Unreadable World
+    Program Random Reason Sets Step Timing Unreadable World
     """,
 }
 """Names that more than one class has, by the reason."""
