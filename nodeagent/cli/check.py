@@ -23,7 +23,7 @@ from nodeagent.cli.second_reader import NoSecondReader, SecondReader
 from nodeagent.cli.show import patiently
 from nodeagent.diagnosis.checks.affinity_room import affinity_finding
 from nodeagent.diagnosis.checks.finding import Finding, Result, verdict_of
-from nodeagent.diagnosis.checks.foreign_programs import ipsec_findings, link_program_findings
+from nodeagent.diagnosis.checks.foreign_programs import ipsec_findings, link_program_findings, vlan_findings
 from nodeagent.diagnosis.checks.hook_order import order_findings
 from nodeagent.diagnosis.checks.kernel_facts import read_facts
 from nodeagent.diagnosis.checks.kernel_features import refused_by_kernel
@@ -131,6 +131,8 @@ def node_findings(ruleset: Ruleset) -> Iterator[Finding]:
     yield from rules_outside(f"{family} {name}" for family, name in table_names(ruleset) if family in OUTSIDE)
     yield from link_program_findings(read_link_programs())
     yield from ipsec_findings(list(ipsec_policies()))
+    with KernelRoutes() as routes:
+        yield from vlan_findings(routes.barred_ports())
     for family, (contents, _) in tables.items():
         count = contents.sets[schema.AFFINITY].count if schema.AFFINITY in contents.sets else None
         if count is not None:

@@ -1,6 +1,6 @@
-"""Programs of tc and XDP and policies of IPsec on this node: what they do to packets is not followed (pure)."""
+"""Programs of tc and XDP, policies of IPsec, and VLANs of bridges on this node (pure)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nodeagent.diagnosis.checks.finding import Finding, Result
 from nodeagent.diagnosis.trace.link_programs import LinkProgram
@@ -27,3 +27,12 @@ def ipsec_findings(policies: Sequence[Policy]) -> Iterator[Finding]:
         many = f"{len(policies)} policies" if len(policies) > 1 else "a policy"
         detail = f"packets meet {many}, not followed{told}"
         yield Finding("IPsec", Result.NOTE, detail, "ip xfrm policy")
+
+
+def vlan_findings(ports: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
+    """A note: hosts behind these ports may be meant to be apart."""
+    for why, do in list(ports.values())[:1]:
+        others = len(ports) - 1
+        more = f" (and {others} more port{'' if others == 1 else 's'})" if others else ""
+        detail = f"frames between this node and a port of a bridge are dropped: {why}{more}"
+        yield Finding("bridge VLANs", Result.NOTE, detail, do)

@@ -162,6 +162,8 @@ class _JourneyWalk:
             return self._stopped(traveller, None)
         untranslated = None if traveller.machine.translated else beside
         route = untranslated or self._route(traveller, self._question.source, self._iif)
+        if untranslated is None and not self._is_bridged(traveller, route):
+            route = self._router.barred(self._iif, self._question.source) or route
         if route.way is RouteOutcome.HERE:
             accepted = self._pass(HookNumber.INPUT, traveller)
             return self._end(traveller, End.ARRIVED, route) if accepted else self._stopped(traveller, route)
@@ -217,7 +219,10 @@ class _JourneyWalk:
 
     def _go_out(self, traveller: Traveller, route: Route) -> Journey:
         destination = traveller.machine.destination
-        beyond = self._router.beyond(route, destination)
+        barred = (
+            None if self._iif == route.interface else self._router.barred(route.interface, route.gateway or destination)
+        )
+        beyond = barred or self._router.beyond(route, destination)
         if beyond.way is RouteOutcome.OUT and self._iif == route.interface and destination == self._question.source:
             beyond = self._router.back_by_port(route, destination)
         if beyond.way is not RouteOutcome.OUT:

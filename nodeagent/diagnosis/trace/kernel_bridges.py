@@ -1,11 +1,23 @@
 """Bridges of this network namespace, read from the kernel: whether bridged packets pass the rules of IP, and the ports."""
 
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
+from nodeagent.diagnosis.trace.bridge_vlans import barrier
 from nodeagent.model.addresses import Family
 from nodeagent.wire.netlink import rtnetlink
-from nodeagent.wire.netlink.bridges import FOR_ALL_BRIDGES, families_filtered, look_up_port, read_port, sends_back
+from nodeagent.wire.netlink.bridges import (
+    FOR_ALL_BRIDGES,
+    PortVlans,
+    families_filtered,
+    filters_vlans,
+    get_vlans,
+    look_up_port,
+    read_port,
+    read_vlans,
+    sends_back,
+)
 from nodeagent.wire.netlink.neighbours import look_up_neighbour, read_hardware_address
 from nodeagent.wire.netlink.socket import NetlinkSocket
 
@@ -17,6 +29,50 @@ class Bridges:
 
     def __init__(self, netlink: NetlinkSocket) -> None:
         self._netlink = netlink
+        self._filtering: dict[str, bool] = {}
+        self._vlans: dict[int, PortVlans] | None = None
+
+    def barrier(self, bridge: rtnetlink.Link, address: str) -> tuple[str, str]:
+        """Why a bridge's VLANs keep frames from passing between this node and a host behind it, and what to do; empty where nothing does,
+        or where the port of that host is not known."""
+        if not self._filters(bridge.name):
+            return "", ""
+        port = self.port_to(bridge, address)
+        try:
+            ports = {port: socket.if_nametoindex(port)} if port else {}
+        except OSError:
+            return "", ""
+        return self.barred_ports(bridge, ports).get(port, ("", ""))
+
+    def barred_ports(self, bridge: rtnetlink.Link, ports: Mapping[str, int]) -> dict[str, tuple[str, str]]:
+        """The ports of a bridge, by name and index, that its VLANs keep apart from this node: why, and what to do."""
+        if not self._filters(bridge.name):
+            return {}
+        found = {}
+        for port, index in ports.items():
+            try:
+                if self._vlans is None:
+                    read = [read_vlans(body) for body in self._netlink.dump(get_vlans())]
+                    self._vlans = {one.ifindex: one for one in read}
+                own, other = self._vlans[bridge.ifindex], self._vlans[index]
+            except TimeoutError:
+                raise
+            except (OSError, KeyError):
+                continue
+            reason = barrier(bridge.name, own, port, other)
+            if reason[0]:
+                found[port] = reason
+        return found
+
+    def _filters(self, bridge: str) -> bool:
+        if bridge not in self._filtering:
+            try:
+                self._filtering[bridge] = filters_vlans(self._netlink.ask(rtnetlink.get_link(bridge)))
+            except TimeoutError:
+                raise
+            except OSError:
+                self._filtering[bridge] = False
+        return self._filtering[bridge]
 
     def are_filtered(self, bridge: rtnetlink.Link, family: Family) -> bool:
         """Returns whether bridged packets pass the rules of IP: by the setting for all bridges, or the bridge's own

@@ -132,6 +132,30 @@ class KernelRoutes:
         reason = f"{port}, a port of the bridge {link.name}, does not send packets back out (hairpin mode is off)"
         return Route(RouteOutcome.REJECTED, link.name, reason=reason, cure=f"bridge link set dev {port} hairpin on")
 
+    def barred(self, interface: str, address: str) -> Route | None:
+        """That the VLANs of a bridge keep this node and a host behind it apart; None where they do not."""
+        link = self._link(interface)
+        if link is None or link.kind != "bridge":
+            return None
+        reason, cure = self._bridges.barrier(link, address)
+        return Route(RouteOutcome.REJECTED, interface, reason=reason, cure=cure) if reason else None
+
+    def barred_ports(self) -> dict[str, tuple[str, str]]:
+        """Ports of bridges of this node that VLANs keep apart from it: why, and what to do. Raises OSError."""
+        links = self._all_links().values()
+        found: dict[str, tuple[str, str]] = {}
+        for bridge in (one for one in links if one.kind == "bridge"):
+            ports = {one.name: one.ifindex for one in links if one.master == bridge.ifindex}
+            found |= self._bridges.barred_ports(bridge, ports)
+        return found
+
+    def bridges_of(self, port: str) -> frozenset[str]:
+        """The bridge whose port an interface is; none where it is no port."""
+        link = self._link(port)
+        return frozenset(
+            one.name for one in self._all_links().values() if link is not None and one.ifindex == link.master
+        )
+
     def ends_at(self, interface: str, address: str) -> tuple[str, ...]:
         """Returns the interface, and for a bridge also the port behind which a host is, if the bridge has learned it."""
         link = self._link(interface)

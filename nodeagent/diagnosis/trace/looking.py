@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from nodeagent.diagnosis.trace.journey import Journey, Node, journeys
+from nodeagent.diagnosis.trace.journey import End, Journey, Node, journeys
 from nodeagent.diagnosis.trace.kernel_connections import read_connections
 from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
 from nodeagent.diagnosis.trace.link_programs import programs_on_the_way, read_link_programs
@@ -23,9 +23,18 @@ def look(ruleset: Ruleset, question: Question, read_others: ReadOthers, interfac
     with KernelRoutes() as routes:
         node, notes = read_node(ruleset, question.family, read_others, routes)
         found = journeys(question, node, routes, interface)
-        programs = programs_on_the_way(read_link_programs(), _interfaces(question, found, routes))
-        notes = (*map(str, programs), *notes)
+        interfaces = _interfaces(question, found, routes)
+        programs = programs_on_the_way(read_link_programs(), interfaces)
+        notes = (*map(str, programs), *_barred(found, interfaces, routes), *notes)
         return Report(question, node, found, read_connections(question), notes)
+
+
+def _barred(found: Sequence[Journey], interfaces: frozenset[str], routes: KernelRoutes) -> list[str]:
+    """Where it does not arrive, which ports of the bridges on its way VLANs keep apart from this node: behind which of them a host is that
+    does not answer is not known."""
+    if all(one.end is End.ARRIVED for one in found):
+        return []
+    return [why for port, (why, _) in routes.barred_ports().items() if interfaces & routes.bridges_of(port)]
 
 
 def _interfaces(question: Question, found: Sequence[Journey], routes: KernelRoutes) -> frozenset[str]:

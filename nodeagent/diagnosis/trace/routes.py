@@ -85,6 +85,10 @@ class Router(Interface):
         """Returns the route of a packet that goes back to where it came from, or why its bridge does not send it back."""
         ...
 
+    def barred(self, interface: str, address: str) -> Route | None:
+        """That a bridge keeps this node and a host behind it apart, by VLANs; None where it does not."""
+        ...
+
     def width(self, interface: str) -> int:
         """Returns the longest packet that an interface accepts, in bytes; 0 if unknown."""
         ...

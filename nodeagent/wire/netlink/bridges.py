@@ -1,10 +1,11 @@
-"""Bridges: whether they apply the rules of IP, which port leads to a host, and whether frames are sent back by it; pure.
+"""Bridges: whether they apply the rules of IP, which port leads to a host, whether frames are sent back by it, and VLANs; pure.
 
 Forwarding tables are read one address at a time (RTM_GETNEIGH of AF_BRIDGE, Linux 5.0).
 """
 
 import socket
 import struct
+from typing import NamedTuple
 
 from nodeagent.model.addresses import Family
 from nodeagent.wire.netlink.framing import Request, attribute, attributes, reader
@@ -15,7 +16,42 @@ FOR_ALL_BRIDGES = {Family.IPV4: "bridge-nf-call-iptables", Family.IPV6: "bridge-
 _LINK_BYTES = 16  # ifinfomsg
 _NEIGHBOUR = struct.Struct("=BxxxiHBB")  # ndmsg: family, interface index, state, flags, type
 _U32 = struct.Struct("=I")
+_LINK = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
+_VLAN = struct.Struct("=HH")  # bridge_vlan_info: flags, number
 _CALLS = {uapi.IFLA_BR_NF_CALL_IPTABLES: Family.IPV4, uapi.IFLA_BR_NF_CALL_IP6TABLES: Family.IPV6}
+
+
+class PortVlans(NamedTuple):
+    """The VLANs of a port of a bridge, or of the bridge as a port of its own. own: that of frames that come in without a tag (PVID);
+    0: such frames are dropped. untagged: those whose frames leave without a tag."""
+
+    ifindex: int
+    allowed: frozenset[int]
+    untagged: frozenset[int]
+    own: int
+
+
+@reader
+def filters_vlans(body: memoryview) -> bool:
+    """Whether an RTM_NEWLINK message says of a bridge that it lets frames pass only where their VLAN is allowed."""
+    found = dict(attributes(_info(body).get(uapi.IFLA_INFO_DATA, memoryview(b""))))
+    return uapi.IFLA_BR_VLAN_FILTERING in found and bool(found[uapi.IFLA_BR_VLAN_FILTERING][0])
+
+
+def get_vlans() -> Request:
+    """A dump of all bridges and their ports with their VLANs."""
+    head = _LINK.pack(socket.AF_BRIDGE, 0, 0, 0, 0)
+    return Request(uapi.RTM_GETLINK, 0, head + attribute(uapi.IFLA_EXT_MASK, _U32.pack(uapi.RTEXT_FILTER_BRVLAN)))
+
+
+@reader
+def read_vlans(body: memoryview) -> PortVlans:
+    """One of them."""
+    spec = dict(attributes(body[_LINK_BYTES:])).get(uapi.IFLA_AF_SPEC, memoryview(b""))
+    found = [_VLAN.unpack_from(value) for kind, value in attributes(spec) if kind == uapi.IFLA_BRIDGE_VLAN_INFO]
+    own = next((number for flags, number in found if flags & uapi.BRIDGE_VLAN_INFO_PVID), 0)
+    untagged = frozenset(number for flags, number in found if flags & uapi.BRIDGE_VLAN_INFO_UNTAGGED)
+    return PortVlans(int(_LINK.unpack_from(body)[2]), frozenset(number for _, number in found), untagged, own)
 
 
 @reader

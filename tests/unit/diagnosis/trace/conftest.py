@@ -23,6 +23,7 @@ class Routes:
     listening: bool = True
     way_between: Between = Between.HERE
     one_way_ports: frozenset[str] = frozenset()
+    other_vlans: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
     widths: dict[str, int] = field(default_factory=dict)
     asked: list[Leg] = field(default_factory=list)
@@ -51,6 +52,10 @@ class Routes:
             if destination in self.one_way_ports
             else route
         )
+
+    def barred(self, interface: str, address: str) -> Route | None:
+        barred = Route(RouteOutcome.REJECTED, interface, reason=f"{address} is in another VLAN", cure="add it")
+        return barred if address in self.other_vlans else None
 
     def width(self, interface: str) -> int:
         return self.widths.get(interface, 1500)

@@ -385,6 +385,17 @@ def test_a_bridge_that_gives_nothing_back_matters_to_a_pod_that_is_its_own_endpo
     assert report(node, routes=routes).arrives
 
 
+def test_a_host_that_a_bridge_keeps_apart_by_vlans_gets_nothing_and_sends_nothing() -> None:
+    node = node_with(frontend(Route(PODS)))
+    told = report(node, "203.0.113.9", routes=Routes(other_vlans=frozenset({"10.244.1.10"}))).verdict
+    assert told.startswith("fails in 1/2 of all cases, dropped then: ")
+    assert "to 10.244.1.10: 10.244.1.10 is in another VLAN" in told
+    told = report(node, "10.244.1.5", routes=Routes(other_vlans=frozenset({"10.244.1.5"}))).verdict
+    assert told.startswith("dropped: ")
+    assert "10.244.1.5 is in another VLAN; add it" in told
+    assert report(node, "203.0.113.9").arrives
+
+
 def test_packets_of_a_service_that_are_not_tracked_leave_untranslated() -> None:
     untracked = hooked([match(payload("tcp", "dport"), 80), {"notrack": None}], prio=-300)
     balancer = frontend(Route(PODS), FrontendKind.LOAD_BALANCER)

@@ -14,7 +14,7 @@ from nodeagent.proxy.dataplane.kube_proxy.iptables_nft import parse_rule
 from nodeagent.proxy.dataplane.kube_proxy.ipvs_messages import family_number, read_server
 from nodeagent.proxy.dataplane.program.schema import AFFINITY, set_specs
 from nodeagent.wire.netlink import rtnetlink
-from nodeagent.wire.netlink.bridges import families_filtered, read_port, sends_back
+from nodeagent.wire.netlink.bridges import families_filtered, filters_vlans, read_port, read_vlans, sends_back
 from nodeagent.wire.netlink.framing import MalformedMessageError, Received, attribute, nested
 from nodeagent.wire.netlink.link_programs import read_express_program, read_filter, read_queueing
 from nodeagent.wire.netlink.neighbours import read_state
@@ -50,6 +50,8 @@ def elements(*packed: bytes) -> bytes:
         pytest.param(read_port, bytes(7), id="a port of a bridge"),
         pytest.param(sends_back, bytes(16) + nested(18, nested(5, attribute(4, b""))), id="a port's mode"),
         pytest.param(families_filtered, bytes(16) + nested(18, nested(2, attribute(36, b""))), id="a bridge's filter"),
+        pytest.param(filters_vlans, bytes(16) + nested(18, nested(2, attribute(7, b""))), id="whether VLANs matter"),
+        pytest.param(read_vlans, bytes(16) + nested(26, attribute(2, b"\0\0")), id="a VLAN"),
         pytest.param(read_queueing, bytes(20), id="a queueing discipline's kind"),
         pytest.param(read_filter, bytes(19), id="a filter"),
         pytest.param(read_express_program, bytes(16) + nested(43, attribute(2, b"")), id="whether XDP is on"),

@@ -28,6 +28,7 @@ FILES = {
     "rtnetlink": (
         "linux/if.h",
         "linux/if_addr.h",
+        "linux/if_bridge.h",
         "linux/if_link.h",
         "linux/neighbour.h",
         "linux/netlink.h",
