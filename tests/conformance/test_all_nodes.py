@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,6 +114,10 @@ def test_a_bundle_of_each_node_is_replayed(cluster: Cluster, tmp_path: Path) -> 
         f"{archive}: bundles of 2 of 2 nodes; nodeagent replay --node NAME {archive}\n",
     ), done
     for name in ("node-1", "node-2"):
+        with tarfile.open(archive) as opened:
+            log = opened.extractfile(f"nodeagent-bundles/{name}.log.txt")
+            assert log is not None
+            assert b" ready: " in log.read()
         replayed = run(cluster, "replay", "--node", name, str(archive), "nodeagent", "explain", "kubernetes")
         assert f"as node {name}," in replayed.stdout, replayed
 
