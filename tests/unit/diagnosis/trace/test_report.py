@@ -388,7 +388,7 @@ def test_a_bridge_that_gives_nothing_back_matters_to_a_pod_that_is_its_own_endpo
 def test_a_host_that_a_bridge_keeps_apart_by_vlans_gets_nothing_and_sends_nothing() -> None:
     node = node_with(frontend(Route(PODS)))
     told = report(node, "203.0.113.9", routes=Routes(other_vlans=frozenset({"10.244.1.10"}))).verdict
-    assert told.startswith("fails in 1/2 of all cases, dropped then: ")
+    assert told.startswith("fails in 1/2 of all cases (dropped): ")
     assert "to 10.244.1.10: 10.244.1.10 is in another VLAN" in told
     told = report(node, "10.244.1.5", routes=Routes(other_vlans=frozenset({"10.244.1.5"}))).verdict
     assert told.startswith("dropped: ")
