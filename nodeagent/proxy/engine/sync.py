@@ -31,8 +31,7 @@ from nodeagent.proxy.engine.udp_changes import UdpChanges
 from nodeagent.proxy.translate.context import Context
 from nodeagent.proxy.translate.node_ports import has_node_port, relevant_problems
 from nodeagent.proxy.translate.node_state import TranslationOptions, node_context, node_state
-from nodeagent.proxy.translate.size import translation_size
-from nodeagent.proxy.translate.translator import Translator
+from nodeagent.proxy.translate.translator import Translator, translation_size
 
 logger = logging.getLogger(__name__)
 

@@ -16,6 +16,9 @@ from nodeagent.proxy.translate.services import translate_service
 
 _Inputs = tuple[Service, tuple[EndpointSlice, ...]]
 
+_SERVICE = 10
+"""The fixed cost of a service, in endpoints of one port."""
+
 
 class Translator:
     """Holds the desired state of every Service on this node.
@@ -134,3 +137,19 @@ def _identical(known: _Inputs, service: Service, slices: tuple[EndpointSlice, ..
         and len(known[1]) == len(slices)
         and all(old is new for old, new in zip(known[1], slices, strict=True))
     )
+
+
+def translation_size(snapshot: Snapshot, keys: Iterable[ObjectKey]) -> int:
+    """Returns the sum of the endpoints of every port, the frontends and the source ranges that services can have at most."""
+    size = 0
+    for key in keys:
+        size += _SERVICE
+        service = snapshot.services.get(key)
+        if service is None:
+            continue
+        spec, status = service.spec, service.status
+        ingress = status.load_balancer.ingress if status and status.load_balancer else None
+        addresses = 2 + len(spec.external_ips or ()) + len(ingress or ())
+        size += len(spec.ports or ()) * addresses + len(spec.load_balancer_source_ranges or ())
+        size += sum(len(one.endpoints or ()) * len(one.ports or ()) for one in snapshot.slices_of(key))
+    return size
