@@ -7,10 +7,11 @@ SocketAddress = tuple[str, int]
 
 
 class Protected(Struct, frozen=True):
-    """ways: where the API server, or a proxy to it, is reached by TCP. own: addresses of this node, canonical.
+    """The addresses and ports that no Service may capture.
 
-    api_ports: ports of the API server, at any address. names: where this node answers DNS queries, by UDP and TCP. resolvers:
-    the name servers that resolve the names in ways; empty if these are addresses.
+    ways: where the API server, or a proxy to it, is reached by TCP. own: addresses of this node, canonical. api_ports: ports of
+    the API server, at any address. names: where this node answers DNS queries, by UDP and TCP. resolvers: the name servers that
+    resolve the names in ways; empty if these are addresses.
     """
 
     ways: frozenset[SocketAddress] = frozenset()

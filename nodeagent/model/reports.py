@@ -167,7 +167,8 @@ class KernelCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTable:
-    """entries, limit: present and maximal number. dropped, clashes: since the namespace was made; see `dropped_when_full`."""
+    """The kernel's table of connections. entries, limit: present and maximal number. dropped, clashes: since the namespace was
+    made; see `dropped_when_full`."""
 
     entries: int = 0
     limit: int = 0

@@ -8,8 +8,8 @@ from nodeagent.model.frontend import FrontendKind, ServiceState
 
 
 class AddressesInUse(Struct, frozen=True):
-    """cluster_ips: with all their ports. here: addresses of this node, with the node port. outside: external and
-    load-balancer addresses, with the port."""
+    """The addresses and ports of Services. cluster_ips: with all their ports. here: addresses of this node, with the node port.
+    outside: external and load-balancer addresses, with the port."""
 
     cluster_ips: frozenset[str] = frozenset()
     here: frozenset[tuple[str, int]] = frozenset()

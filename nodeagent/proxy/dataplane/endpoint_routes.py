@@ -31,8 +31,8 @@ _SILENT = uapi.NUD_FAILED | uapi.NUD_INCOMPLETE
 
 
 class EndpointWays(Struct, frozen=True):
-    """lost: endpoint → why this node has no route to it. closed: (interface, setting) of interfaces that lead to endpoints and
-    do not forward what they receive."""
+    """What keeps packets of this node from endpoints. lost: endpoint → why this node has no route to it. closed: (interface,
+    setting) of interfaces that lead to endpoints and do not forward what they receive."""
 
     lost: dict[Backend, str] = {}
     closed: tuple[tuple[str, str], ...] = ()

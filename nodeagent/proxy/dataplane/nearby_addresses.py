@@ -79,12 +79,12 @@ class Surroundings:
 
     @property
     def in_use(self) -> frozenset[InUse]:
-        """As last read; empty before the first time."""
+        """The addresses and networks in use, as last read; empty before the first time."""
         return self._in_use
 
     @property
     def protected(self) -> Protected:
-        """As last read; empty before the first time."""
+        """What Services must not capture, as last read; empty before the first time."""
         return self._protected
 
     def look_again(self) -> None:

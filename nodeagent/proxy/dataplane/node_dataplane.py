@@ -18,7 +18,8 @@ logger = logging.getLogger(__name__)
 
 
 class NodeDataplane:
-    """netlink: owns owned tables. options: of the families that are programmed. interface_name: None for no interface."""
+    """The node's tables and its service interface. netlink: owns owned tables. options: of the families that are programmed.
+    interface_name: None for no interface."""
 
     def __init__(
         self,

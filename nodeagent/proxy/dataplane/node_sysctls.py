@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 
 
 class NodeSysctls:
-    """manage: write values that differ; otherwise they are only reported.
+    """Sets or checks the sysctls that the agent needs.
 
-    conntrack: the sizes and timeouts of connection tracking.
+    manage: write values that differ; otherwise they are only reported. conntrack: the sizes and timeouts of connection tracking.
     """
 
     def __init__(self, conntrack: ConntrackOptions, *, manage: bool) -> None:

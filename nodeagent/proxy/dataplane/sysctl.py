@@ -64,7 +64,7 @@ class SysctlOutcome(Enum):
 
 
 class SysctlResult(NamedTuple):
-    """`found`: the previous value, None if unreadable. `problem`: only of a failure."""
+    """The outcome of setting one sysctl. `found`: the previous value, None if unreadable. `problem`: only of a failure."""
 
     sysctl: Sysctl
     outcome: SysctlOutcome

@@ -26,8 +26,8 @@ LOOK_SECONDS: Final = 0.02
 
 
 class ReaderWindow:
-    """sockets: returns the present sockets. A reader closes its socket when it has read everything; between two dumps it
-    parses what it read."""
+    """Delays a commit while others read the ruleset. sockets: returns the present sockets. A reader closes its socket when it has
+    read everything; between two dumps it parses what it read."""
 
     def __init__(self, sockets: Callable[[], Sockets]) -> None:
         self._sockets = sockets

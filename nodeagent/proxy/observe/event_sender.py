@@ -67,7 +67,7 @@ class _Waiting(Struct):
 
 
 class _Sent(Struct):
-    """ours: we created the Event object; otherwise another node counts its series."""
+    """A series of which an Event was sent. ours: we created the Event object; otherwise another node counts its series."""
 
     name: str
     first: datetime

@@ -27,9 +27,10 @@ _NEVER = "0001-01-01T00:00:00Z"  # Go's zero time, which kube-proxy shows for "n
 
 @dataclass(frozen=True, slots=True)
 class FamilyHealth:
-    """updated: when a pass last succeeded. waiting_since: the age of the oldest change not taken in; None: no change waits.
+    """The progress of one family's passes.
 
-    Both are None until a pass has tried.
+    updated: when a pass last succeeded. waiting_since: when the oldest change came that no pass has applied yet; None: no change
+    waits. Both are None until a pass has tried.
     """
 
     updated: float | None = None

@@ -10,9 +10,10 @@ from nodeagent.runtime.serving.responses import NOT_FOUND, Request, Response
 
 
 class HealthAnswers:
-    """clock: the monitor's. wall: the time of day. node_eligible: called at every request.
+    """Answers requests for health.
 
-    counts: how often each path was answered with each status; unknown paths count as one.
+    clock: the monitor's. wall: the time of day. node_eligible: called at every request. counts: how often each path was answered
+    with each status; unknown paths count as one.
     """
 
     def __init__(

@@ -32,8 +32,8 @@ def is_node_eligible(node: Node | None, *, gone: bool) -> bool:
 
 
 class NodeEligibility:
-    """absence_counts: whether a source without the Node proves that it was deleted. Manifests need not have one: only an
-    API server can prove that."""
+    """Tells whether load balancers may send traffic to this node. absence_counts: whether a source without the Node proves that
+    it was deleted. Manifests need not have one: only an API server can prove that."""
 
     def __init__(self, store: NodeStore, *, absence_counts: bool) -> None:
         self._store = store

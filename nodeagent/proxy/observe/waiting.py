@@ -29,8 +29,8 @@ class Store(Protocol):
 
 
 class StartWait:
-    """source: where the objects come from, as text for users. say: called with each line, besides the log. hint: what to do if the
-    source does not answer; empty if nothing is known."""
+    """Waits for the first objects and says so. source: where the objects come from, as text for users. say: called with each
+    line, besides the log. hint: what to do if the source does not answer; empty if nothing is known."""
 
     def __init__(
         self,

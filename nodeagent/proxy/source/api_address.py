@@ -17,8 +17,8 @@ class ServiceStore(Protocol):
 
 
 class ApiServerAddress:
-    """hosts: the addresses or names by which the API servers are reached; empty for a server that is reached as
-    from a pod, and if no server is configured."""
+    """The addresses of the API server, which no Service may have. hosts: the addresses or names by which the API servers are
+    reached; empty for a server that is reached as from a pod, and if no server is configured."""
 
     def __init__(self, hosts: Sequence[str], store: ServiceStore) -> None:
         self._hosts = hosts

@@ -194,7 +194,7 @@ class ApiServerSource:
 
 
 class StoreSink(Generic[S]):
-    """Puts one kind of object into the store. `wanted` filters as a refused selector would have done."""
+    """Puts one kind of object into the store. wanted: selects objects here if the server refused the selector."""
 
     def __init__(self, store: ClusterStore, kind: type[S], wanted: Callable[[S], bool] = lambda _: True) -> None:
         self._store = store

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Following:
-    """resource: plural name. lists: how many full lists were completed. last_received: when the server last sent anything of it, an
-    answer, an event or a bookmark (loop time); None: never."""
+    """The progress of following one resource. resource: plural name. lists: how many full lists were completed. last_received:
+    when the server last sent anything of it, an answer, an event or a bookmark (loop time); None: never."""
 
     resource: str
     lists: int = 0

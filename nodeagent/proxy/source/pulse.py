@@ -79,7 +79,7 @@ class Rhythm:
 
     @property
     def patience_seconds(self) -> float | None:
-        """In seconds; None while no bookmark has come."""
+        """How long the watch may be silent; None while no bookmark has come."""
         if self._longest is None:
             return None
         least, most = self._timing.bookmark_silence

@@ -14,7 +14,7 @@ _KINDS = 1000
 
 @dataclass(slots=True)
 class _LineCounts:
-    """since: when the period began. lines: in this period. left_out: since the last line."""
+    """Counts the lines of one kind. since: when the period began. lines: in this period. left_out: since the last line."""
 
     since: float
     lines: int = 0

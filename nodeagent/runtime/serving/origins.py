@@ -15,8 +15,8 @@ _OWN_PAGES: Final = "this is not for pages of other origins"
 
 
 class AllowedHosts:
-    """names: those by which a server may be called besides its addresses and localhost, without port. port: the only valid one; None:
-    any, for forwarded connections."""
+    """The hosts under which a server may be called: its addresses, localhost and names. names: without port. port: the only valid
+    one; None: any, for forwarded connections."""
 
     def __init__(self, names: Iterable[str] = (), *, port: int | None = None) -> None:
         self._names = frozenset(name.lower().rstrip(".") for name in names) | {"localhost"}

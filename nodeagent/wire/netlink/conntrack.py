@@ -204,8 +204,8 @@ def _address(message: dict[int, memoryview], direction: int, which: int) -> byte
 
 
 class FlowState(NamedTuple):
-    """answered: a packet came back. left: seconds until the flow is dropped, without further packets. state: TCP_CONNTRACK_…
-    (linux/netfilter/nf_conntrack_tcp.h); 0 for other protocols."""
+    """The state of a tracked flow. answered: a packet came back. left: seconds until the flow is dropped, without further
+    packets. state: TCP_CONNTRACK_… (linux/netfilter/nf_conntrack_tcp.h); 0 for other protocols."""
 
     answered: bool
     left: int

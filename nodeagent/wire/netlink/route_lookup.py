@@ -14,7 +14,8 @@ _VIA_FAMILY_BYTES = 2
 
 
 class FoundRoute(NamedTuple):
-    """kind: RTN_…. interface: its index, 0 for none. gateway, source: canonical text, empty for none."""
+    """The route that the kernel would use. kind: RTN_…. interface: its index, 0 for none. gateway, source: canonical text, empty
+    for none."""
 
     kind: int
     interface: int

@@ -52,7 +52,7 @@ class TablePlan:
 
     @property
     def steps(self) -> tuple[Transaction, ...]:
-        """In the order in which they are committed."""
+        """The transactions that are not empty, in the order in which they are committed."""
         return tuple(step for step in (self.ahead, self.transaction, self.hooks) if not step.empty)
 
 

@@ -27,7 +27,8 @@ from nodeagent.wire.netlink.nf_tables.ruleset_objects import set_named
 
 
 class CountKeeper:
-    """table: where counters are read. One transaction at a time: `prepare` before it, `committed` after it."""
+    """Carries the counts of connections from replaced elements over to new ones. table: where counters are read. One transaction
+    at a time: `prepare` before it, `committed` after it."""
 
     def __init__(self, family: Family, specs: Mapping[str, SetSpec], table: KernelTable) -> None:
         self._family = family

@@ -57,7 +57,8 @@ def typed_errors() -> Iterator[None]:
 
 
 class Ruleset:
-    """Blocking; a call returns when the kernel has answered. Big transactions belong in a worker thread.
+    """Reads and changes the nf_tables ruleset of the kernel, by one socket. Blocking; a call returns when the kernel has
+    answered. Big transactions belong in a worker thread.
 
     One call at a time; threads wait for each other. steps: which generations of the ruleset our own commits made.
 

@@ -36,9 +36,10 @@ _ATTEMPTS = 3
 
 
 class Standby:
-    """Blocking. commit: applies a transaction, whatever others changed meanwhile.
+    """Keeps the standby table, which serves while our own table is rebuilt. Blocking.
 
-    present: there is a standby table, made by this process or by one that ended.
+    commit: applies a transaction, whatever others changed meanwhile. present: there is a standby table, made by this process or
+    by one that ended.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ COMMIT_SECONDS = exponential(0.0001, 2, 18)
 LAG_SECONDS = exponential(0.001, 2, 12)
 
 
-class Followed(Protocol):
+class FollowingProgress(Protocol):
     """The progress of following one resource."""
 
     @property
@@ -36,7 +36,7 @@ class Views:
     pending: Callable[[], int]
     problems: Callable[[], Collection[Problem]]
     objects: Callable[[], Mapping[str, int]]
-    following: Callable[[], Iterable[Followed]]
+    following: Callable[[], Iterable[FollowingProgress]]
     maps: Callable[[], Iterable[MapFill]]
     node: Callable[[], NodeReport]
 

@@ -27,9 +27,9 @@ class Figures(Protocol):
 
 
 class MetricsAnswers:
-    """figures: in the order of the text. late: renders series outside of the event loop. config: the
-    configuration as JSON. ready: None if ready, else why not, in one line. clock: loop time. hosts: names for the server.
-    page: answers all other paths."""
+    """Answers requests to the metrics server. figures: in the order of the text. late: renders series outside of the event loop.
+    config: the configuration as JSON. ready: None if ready, else why not, in one line. clock: loop time. hosts: names for the
+    server. page: answers all other paths."""
 
     def __init__(
         self,

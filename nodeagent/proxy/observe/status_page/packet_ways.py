@@ -12,7 +12,7 @@ MOST_BACKENDS = 200
 
 
 class Step(Struct, frozen=True):
-    """where: the chain, set or map. what: what happens there, in a few words."""
+    """One step of a packet's path. where: the chain, set or map. what: what happens there, in a few words."""
 
     where: str
     what: str

@@ -32,7 +32,7 @@ _encode = msgspec.json.encode
 
 
 class BrokenService(msgspec.Struct, frozen=True):
-    """line: what is wrong, why and what to do. because: why."""
+    """Why a Service does not work. line: what is wrong, why and what to do. because: why."""
 
     line: str
     because: str
@@ -52,7 +52,8 @@ class Journal(Protocol):
 
 
 class StatusPage:
-    """counts: reads the kernel's. about: constants, by name. ready: None if ready, else why not. reasons: why Services do not work."""
+    """Answers requests for the status page. counts: reads the kernel's. about: constants, by name. ready: None if ready, else why
+    not. reasons: why Services do not work."""
 
     def __init__(
         self,

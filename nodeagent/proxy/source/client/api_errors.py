@@ -46,7 +46,8 @@ class CredentialsError(OperatorError):
 
 
 class ServerUnreachableError(KubeError):
-    """sent: whether the server may have received the request. begun: whether its answer broke off in the middle."""
+    """No complete answer came from a server. sent: whether the server may have received the request. begun: whether its answer
+    broke off in the middle."""
 
     def __init__(self, message: str, *, sent: bool = True, begun: bool = False) -> None:
         super().__init__(message)
@@ -104,9 +105,10 @@ class Status(Struct, frozen=True):
 
 
 class StatusError(KubeError):
-    """code: the HTTP status; retry_after_seconds: the pause that the server requests, None if it requests none.
+    """A server answered with an error.
 
-    of_api: the answer has a Status, so it comes from the API server; False: it may come from a proxy before it.
+    code: the HTTP status; retry_after_seconds: the pause that the server requests, None if it requests none. of_api: the answer
+    has a Status, so it comes from the API server; False: it may come from a proxy before it.
     """
 
     def __init__(

@@ -43,8 +43,9 @@ N = TypeVar("N", "_NamedCluster", "_NamedUser", "_NamedContext")
 
 
 class ClusterAccess(Struct, frozen=True):
-    """server: URL without a trailing slash, possibly with a path. proxy: URL of an HTTP proxy, None for a direct
-    connection unless the environment names one (`nodeagent.proxy.source.client.proxy`). others: further servers of the same cluster."""
+    """How to reach the API server of a cluster. server: URL without a trailing slash, possibly with a path. proxy: URL of an HTTP
+    proxy, None for a direct connection unless the environment names one (`nodeagent.proxy.source.client.proxy`). others: further
+    servers of the same cluster."""
 
     server: str
     trust: TlsTrust

@@ -11,7 +11,8 @@ from msgspec import Struct
 
 
 class Server(Struct, frozen=True):
-    """url: without a trailing slash, possibly with a path. proxy: URL of an HTTP proxy, None for a direct connection."""
+    """One API server. url: without a trailing slash, possibly with a path. proxy: URL of an HTTP proxy, None for a direct
+    connection."""
 
     url: str
     proxy: str | None = None

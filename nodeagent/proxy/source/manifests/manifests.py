@@ -92,7 +92,8 @@ class _InvalidObject(Exception):
 
 
 class _Ignored(Struct, frozen=True):
-    """doubt: why the kind is probably a mistake. namespace: the one that it is, or is in; empty for none."""
+    """An object of a kind that is not read. doubt: why the kind is probably a mistake. namespace: the one that it is, or is in;
+    empty for none."""
 
     kind: str
     doubt: ManifestFault | None = None

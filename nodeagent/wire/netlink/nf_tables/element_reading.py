@@ -134,8 +134,8 @@ def _counter(expression: memoryview) -> tuple[int, int]:
 
 
 def _expiration(form: ElementForm, parts: Mapping[int, memoryview]) -> tuple[int, int]:
-    """Returns (timeout, remaining) in ms. The kernel reports a timeout only if it is not the set's own, but requires one with an
-    expiration."""
+    """Returns (timeout, remaining) in ms. The kernel leaves out a timeout that is the set's own, but requires it when
+    the element is written back."""
     timeout = parts.get(NFTA_SET_ELEM_TIMEOUT)
     remaining = number(parts[NFTA_SET_ELEM_EXPIRATION])
     return form.timeout_milliseconds if timeout is None else number(timeout), remaining
