@@ -31,7 +31,7 @@ from nodeagent.apiserver.api.health_checks import CHECKS, HealthChecks
 from nodeagent.apiserver.api.listener import Listener
 from nodeagent.apiserver.api.protobuf_answers import ProtobufAnswers
 from nodeagent.apiserver.api.request_figures import RequestFigures
-from nodeagent.apiserver.api.resource_verbs import Objects
+from nodeagent.apiserver.api.resource_verbs import ResourceVerbs
 from nodeagent.apiserver.api.shared_credentials import SharedCredentials
 from nodeagent.apiserver.bootstrap import bootstrap, create_default_range, stored_ranges
 from nodeagent.apiserver.controllers.elected import ElectedControllers
@@ -41,7 +41,7 @@ from nodeagent.apiserver.controllers.kubernetes_service import KubernetesService
 from nodeagent.apiserver.controllers.mirroring import Mirror
 from nodeagent.apiserver.controllers.repair import Repair
 from nodeagent.apiserver.controllers.store_space import StoreSpace
-from nodeagent.apiserver.living import Advertised, has_predecessors, kube_apiservers
+from nodeagent.apiserver.living import AdvertisedAddress, has_predecessors, kube_apiservers
 from nodeagent.apiserver.machinery.loop_time import LoopTime
 from nodeagent.apiserver.machinery.registry import Registry
 from nodeagent.apiserver.machinery.request_worker import Worker
@@ -49,7 +49,7 @@ from nodeagent.apiserver.scrapes import EtcdFigures, Scrapes
 from nodeagent.apiserver.scratch import scratch_directory
 from nodeagent.apiserver.server_settings import ServerSettings, SettingsRefused, check
 from nodeagent.apiserver.service_writes import writes_by_collection
-from nodeagent.apiserver.storage.records import LeftBehind, StorageFailed, StorageFull
+from nodeagent.apiserver.storage.records import HistoryLost, StorageFailed, StorageFull
 from nodeagent.apiserver.storage.store import Store
 from nodeagent.apiserver.storages import etcd_storage, local_storage
 from nodeagent.kinds.catalog import all_kinds
@@ -88,7 +88,7 @@ class SystemClock:
         return time.monotonic()
 
 
-class SystemChance:
+class SystemRandomSource:
     """Random names, UIDs and choices of free addresses. None of them is a secret, so a fast generator is enough."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class ApiServer:
         self._mirror = mirror
         self._notifier = notifier
         self._clock = SystemClock()
-        self._chance = SystemChance()
+        self._chance = SystemRandomSource()
         self._stop = asyncio.Event()
         self.port = 0
         """The port on which it listens, once it is ready."""
@@ -149,7 +149,7 @@ class ApiServer:
         self._stop.set()
 
     async def run(self) -> None:
-        """Serves until stopped. Raises SettingsRefused, CertificateFailed, StorageFailed, OSError at the start; LeftBehind
+        """Serves until stopped. Raises SettingsRefused, CertificateFailed, StorageFailed, OSError at the start; HistoryLost
         later."""
         async with AsyncExitStack() as stack:
             catalog = self._catalog
@@ -196,7 +196,7 @@ class ApiServer:
             )
             health = HealthChecks(self)
             handler = ApiHandler(
-                Objects(
+                ResourceVerbs(
                     *(store, registry, catalog, accounts),
                     clock=self._clock,
                     worker=worker,
@@ -256,7 +256,7 @@ class ApiServer:
             try:
                 await action()
                 last_logged = ""
-            except LeftBehind as error:
+            except HistoryLost as error:
                 # Its data is outdated and no write could succeed: the operator or systemd restarts it.
                 self._fatal_error = error
                 self._stop.set()
@@ -344,7 +344,7 @@ class ApiServer:
             registry,
             catalog,
             address=self._checked.ranges[0].first,
-            advertised=Advertised(self._checked.advertised, self.port),
+            advertised=AdvertisedAddress(self._checked.advertised, self.port),
             options={
                 "--service-cluster-ip-range": ",".join(str(found.network) for found in self._checked.ranges),
                 "--service-node-port-range": self._settings.node_ports,

@@ -24,7 +24,7 @@ _NODE_PORTS: Final = "nodePorts"
 
 
 @dataclass(frozen=True, slots=True)
-class Advertised:
+class AdvertisedAddress:
     """The address at which a server can be reached. A loopback address is useless to other machines and is not published."""
 
     address: str
@@ -59,10 +59,10 @@ def endpoint_port(number: int) -> Document:
     return {"name": "https", "port": number, "protocol": "TCP"}
 
 
-def own_servers(store: Store) -> set[Advertised]:
+def own_servers(store: Store) -> set[AdvertisedAddress]:
     """Returns the live servers of this program."""
     return {
-        Advertised(address, int(one["port"]))
+        AdvertisedAddress(address, int(one["port"]))
         for record in store.collection(SERVERS).records.values()
         for subset in record.document().get("subsets") or []
         for address in _addresses(subset)

@@ -18,7 +18,7 @@ _NOT_MOVED: Final = frozenset({SERVERS, MASTER_LEASES, RANGE_ALLOCATIONS, NODE_P
 
 
 @dataclass(slots=True)
-class Moved:
+class MigrationResult:
     """How many objects were written, and how many existed with the same content. `different`: exist with another content."""
 
     written: int = 0
@@ -26,9 +26,9 @@ class Moved:
     different: list[str] = field(default_factory=list)
 
 
-async def move(source: Store, target: Store) -> Moved:
+async def move(source: Store, target: Store) -> MigrationResult:
     """Writes the objects that `target` lacks, overwrites none, and then compares all. Raises StorageFailed, StorageFull."""
-    moved = Moved()
+    moved = MigrationResult()
     todo: list[tuple[str, Record]] = []
     for collection, record in _objects(source):
         found = target.get(collection, record.path)

@@ -56,7 +56,7 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedSettings:
     """The parsed values of valid settings."""
 
     ranges: tuple[AddressRange, ...]
@@ -64,7 +64,7 @@ class Checked:
     advertised: str
 
 
-def check(settings: ServerSettings) -> Checked:
+def check(settings: ServerSettings) -> CheckedSettings:
     """Returns the parsed settings. Raises SettingsRefused."""
     try:
         host = ip_address("127.0.0.1" if settings.host == "localhost" else settings.host)
@@ -81,7 +81,7 @@ def check(settings: ServerSettings) -> Checked:
         parse_port_range(settings.node_ports)
     except ValueError as error:
         raise SettingsRefused(str(error)) from None
-    return Checked(ranges, _balancers(settings.load_balancer_cidr, ranges), advertised)
+    return CheckedSettings(ranges, _balancers(settings.load_balancer_cidr, ranges), advertised)
 
 
 def _balancers(text: str, ranges: Sequence[AddressRange]) -> tuple[Network, ...]:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from nodeagent.apiserver.migration import Moved, move
+from nodeagent.apiserver.migration import MigrationResult, move
 from nodeagent.apiserver.storage.log import Log
 from nodeagent.apiserver.storage.port import Storage
 from nodeagent.apiserver.storage.records import StorageFailed, StorageFull
@@ -151,7 +151,7 @@ def migrate_command(choice: StorageChoice, *, source: str, target: str) -> None:
     _report(_run(_move(_sqlite(store), _etcd(settings)), "migration failed"))
 
 
-def _report(moved: Moved) -> None:
+def _report(moved: MigrationResult) -> None:
     for what in moved.different[:_TOLD]:
         click.echo(f"different there: {printable(what)}")
     click.echo(f"{moved.written} objects written, {moved.same} were there, {len(moved.different)} are different there")
@@ -159,7 +159,7 @@ def _report(moved: Moved) -> None:
         raise Failure("objects in etcd are not those of the source; nothing was overwritten", FAILED)
 
 
-async def _move(source: Callable[[], Storage], target: Callable[[], Storage]) -> Moved:
+async def _move(source: Callable[[], Storage], target: Callable[[], Storage]) -> MigrationResult:
     async with _store(source) as one, _store(target) as other:
         return await move(one, other)
 

@@ -72,12 +72,12 @@ Event = io.k8s.api.events.v1 : Event is a report of an event somewhere in the cl
 
 def validate_event(event: Document) -> list[FieldError]:
     """Returns the errors of a core Event; it must be in the namespace of its object (`default` for objects without one)."""
-    return _reported(event, "reportingComponent") if event.get("eventTime") else _placed(event)
+    return _report_errors(event, "reportingComponent") if event.get("eventTime") else _namespace_errors(event)
 
 
 def validate_modern_event(event: Document) -> list[FieldError]:
     """Returns the errors of an events.k8s.io Event: it must have a time and a known type, and no fields of core Events only."""
-    errors = _legacy(event) + _series(event)
+    errors = _core_errors(event) + _series_errors(event)
     if not event.get("eventTime"):
         errors.append(required("eventTime"))
     if event.get("type") not in ("Normal", "Warning"):
@@ -88,24 +88,24 @@ def validate_modern_event(event: Document) -> list[FieldError]:
 
 def validate_modern_update(event: Document, old: Document) -> list[FieldError]:
     """Returns the errors of a change: only the series may change (pkg/apis/core/validation/events.go)."""
-    errors = _legacy(event)
+    errors = _core_errors(event)
     if event.get("series") != old.get("series"):
-        errors += _series(event)
+        errors += _series_errors(event)
     return errors + [error for field in _FIXED for error in unchanged(field, old.get(field), event.get(field))]
 
 
-def _legacy(event: Document) -> list[FieldError]:
-    return _reported(event, "reportingController") if event.get("eventTime") else _placed(event)
+def _core_errors(event: Document) -> list[FieldError]:
+    return _report_errors(event, "reportingController") if event.get("eventTime") else _namespace_errors(event)
 
 
-def _placed(event: Document) -> list[FieldError]:
+def _namespace_errors(event: Document) -> list[FieldError]:
     about = event["involvedObject"].get("namespace", "")
     if (about or "default") == event["metadata"].get("namespace", ""):
         return []
     return [invalid("involvedObject.namespace", about, "does not match event.namespace")]
 
 
-def _series(event: Document) -> list[FieldError]:
+def _series_errors(event: Document) -> list[FieldError]:
     series = event.get("series")
     errors: list[FieldError] = []
     if series is not None and series.get("count", 0) < _SHORTEST_SERIES:
@@ -115,7 +115,7 @@ def _series(event: Document) -> list[FieldError]:
     return errors
 
 
-def _reported(event: Document, controller: str) -> list[FieldError]:
+def _report_errors(event: Document, controller: str) -> list[FieldError]:
     """Returns the errors of an Event with an eventTime; `controller` is the name of the reporter's field in errors."""
     errors: list[FieldError] = []
     about = event["involvedObject"].get("namespace", "")

@@ -40,7 +40,7 @@ SAME_NAME = {
     WatchEvent Worker
     """,
     "the usual word for this in its package, whose name a reader sees beside it": """
-    Column Field Flag Form Journal Layout Lookup Objects Ping Put Replies Reply Report Settings Status Stream
+    Column Field Flag Form Journal Layout Lookup Ping Put Replies Reply Report Settings Status Stream
     Supervisor TokenFile Watch
     """,
     "names that are too general; each is renamed when its package is edited, and none is added": """

@@ -48,7 +48,7 @@ from nodeagent.apiserver.api.request_figures import (
     RequestFigures,
     labels_of_path,
     labels_of_resource,
-    labels_of_stranger,
+    labels_without_credentials,
 )
 from nodeagent.apiserver.api.request_target import (
     ACCEPTED,
@@ -61,7 +61,7 @@ from nodeagent.apiserver.api.request_target import (
     shape_of,
     verb_of,
 )
-from nodeagent.apiserver.api.resource_verbs import Objects
+from nodeagent.apiserver.api.resource_verbs import ResourceVerbs
 from nodeagent.apiserver.api.review_shapes import ReviewKind, review_at
 from nodeagent.apiserver.api.reviews import Reviews
 from nodeagent.apiserver.api.sending import WHOLE_BYTES, send, stream
@@ -126,7 +126,7 @@ class ApiHandler:
 
     def __init__(
         self,
-        objects: Objects,
+        objects: ResourceVerbs,
         catalog: Catalog,
         tokens: TokenReader,
         health: HealthChecks,
@@ -191,7 +191,7 @@ class ApiHandler:
                 self._figures.ended(labels, began)
             else:
                 code, length = (answer.status, answer.length) if answer is not None else (_HUNG_UP, 0)
-                who = labels if code != _UNKNOWN else labels_of_stranger(request.method)
+                who = labels if code != _UNKNOWN else labels_without_credentials(request.method)
                 self._figures.answered(who, began, code, sent_bytes if length is None else length)
             if is_known:
                 self._admission.end(peer)

@@ -87,7 +87,7 @@ def labels_of_path(method: str, first: str) -> Labels:
     return Labels(_shown_method(method), subresource=f"/{first}" if first in _PATHS else "", component="")
 
 
-def labels_of_stranger(method: str) -> Labels:
+def labels_without_credentials(method: str) -> Labels:
     """Returns the labels of a request without valid credentials: they do not show what it asked for."""
     return Labels(_shown_method(method))
 

@@ -17,7 +17,7 @@ from nodeagent.apiserver.api.request_target import Shape, Target, is_true, numbe
 from nodeagent.apiserver.api.table_output import row_of, table_of
 from nodeagent.apiserver.api.watches import Watch, WatchRequest
 from nodeagent.apiserver.machinery.acceptance import WriteOptions
-from nodeagent.apiserver.machinery.commits import Written
+from nodeagent.apiserver.machinery.commits import WriteResult
 from nodeagent.apiserver.machinery.loop_time import Clock, LoopTime
 from nodeagent.apiserver.machinery.reading import (
     ListRequest,
@@ -68,7 +68,7 @@ _BOOKMARK_EVERY_SECONDS: Final = 60.0
 _GENERIC_REJECTION: Final = "the server rejected our request due to an error in our request"
 
 
-class Objects:
+class ResourceVerbs:
     """Carries out verbs. Watches end when `stopping` is set."""
 
     def __init__(
@@ -342,7 +342,7 @@ class Objects:
             resource, outcome.record, request, 201 if outcome.created else 200, options.warnings
         )
 
-    async def _patch(self, resource: Resource, target: Target, request: Request, options: WriteOptions) -> Written:
+    async def _patch(self, resource: Resource, target: Target, request: Request, options: WriteOptions) -> WriteResult:
         media_type = request.content_type
         if media_type not in bodies.PATCHES:
             raise unsupported_media_type(bodies.PATCHES)

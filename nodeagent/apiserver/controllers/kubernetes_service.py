@@ -18,7 +18,7 @@ from nodeagent.apiserver.controllers.controller_loop import Controller, Keys
 from nodeagent.apiserver.living import (
     MASTER_LEASES,
     SERVERS,
-    Advertised,
+    AdvertisedAddress,
     endpoint_port,
     kube_apiservers,
     own_servers,
@@ -55,7 +55,7 @@ class KubernetesService:
         catalog: Catalog,
         *,
         address: str,
-        advertised: Advertised,
+        advertised: AdvertisedAddress,
         options: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._store = store
@@ -171,13 +171,13 @@ class KubernetesService:
             )
         self._different = different
 
-    def _live_servers(self) -> list[Advertised] | None:
+    def _live_servers(self) -> list[AdvertisedAddress] | None:
         """Returns all live servers, sorted, or None if there are no records at all; then the objects stay as they are.
 
         Missing records may be a fault, and an agent that reaches the API server through this Service could not find it again.
         """
         # A master lease has no port: kube-apiserver assumes that all servers use its own.
-        beside = {Advertised(address, self._advertised.port) for address in kube_apiservers(self._store)}
+        beside = {AdvertisedAddress(address, self._advertised.port) for address in kube_apiservers(self._store)}
         live = own_servers(self._store) | beside
         return sorted(live, key=lambda server: (server.address, server.port)) or None
 
@@ -218,7 +218,7 @@ class KubernetesService:
             },
         }
 
-    def _endpoints_object(self, live: list[Advertised]) -> Document:
+    def _endpoints_object(self, live: list[AdvertisedAddress]) -> Document:
         published = [server for server in live if server.published]
         subsets = [
             {
@@ -230,7 +230,7 @@ class KubernetesService:
         meta = {"name": NAME, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}
         return {"metadata": meta, **({"subsets": subsets} if subsets else {})}
 
-    def _slice_objects(self, live: list[Advertised]) -> list[Document]:
+    def _slice_objects(self, live: list[AdvertisedAddress]) -> list[Document]:
         """Returns one slice with the Service's name for the lowest port, and one more for each other port of a server."""
         version = ip_address(self._address).version
         fitting = [server for server in live if server.published and ip_address(server.address).version == version]

@@ -40,7 +40,7 @@ _OBJECT_LIMIT_BYTES: Final = 1536 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """The object after the write. `gone`: it was removed, not only marked for deletion."""
 
     record: Record
@@ -67,20 +67,20 @@ class Commits:
         self._joint_writes = joint_writes
         self._worker = worker
 
-    async def remove(self, resource: Resource, record: Record, live: Document, *, dry_run: bool = False) -> Written:
+    async def remove(self, resource: Resource, record: Record, live: Document, *, dry_run: bool = False) -> WriteResult:
         """Removes an object; `live` is its document. With `dry_run` nothing is changed."""
         joint = self._joint_writes[resource.stored_in]
         plan = joint.plan(None, live)
         if dry_run:
             joint.settle(plan)
-            return Written(record, gone=True)
+            return WriteResult(record, gone=True)
         change = Change(resource.stored_in, record.path, record.revision, None, record.body, frees=True)
         try:
             with _as_api_error():
                 gone = await self._planned.remove(joint, plan, change)
         finally:
             joint.settle(plan)
-        return Written(gone, gone=True)
+        return WriteResult(gone, gone=True)
 
     async def write(
         self,
@@ -90,7 +90,7 @@ class Commits:
         options: WriteOptions,
         *,
         frees: bool = False,
-    ) -> Written:
+    ) -> WriteResult:
         """Stores a new object (`record` None), or a new state of `record`. frees: see Change."""
         joint = self._joint_writes[resource.stored_in]
         live = await self._worker.run(len(record.body), record.document) if record is not None else None
@@ -113,7 +113,7 @@ class Commits:
         options: WriteOptions,
         commit: Callable[[Change], Awaitable[Record]],
         frees: bool,
-    ) -> Written:
+    ) -> WriteResult:
         document["metadata"]["resourceVersion"] = "0"
         meta = document["metadata"]
         path = resource.path(meta.get("namespace", ""), meta["name"])
@@ -129,14 +129,14 @@ class Commits:
         seconds = resource.kept_seconds if self._store.remote else None
         with _as_api_error():
             written = await commit(Change(resource.stored_in, path, expected, body, frees=frees, seconds=seconds))
-        return Written(written, created=record is None)
+        return WriteResult(written, created=record is None)
 
-    def _dry_run(self, resource: Resource, path: str, body: bytes, record: Record | None) -> Written:
+    def _dry_run(self, resource: Resource, path: str, body: bytes, record: Record | None) -> WriteResult:
         if record is None and self._store.get(resource.stored_in, path) is not None:
             raise already_exists(resource.plural, path.rpartition("/")[2], resource.group)
         revision = record.revision if record is not None else 0
         shown = assemble(body, revision) if record is not None else body.replace(b'"resourceVersion":"0",', b"", 1)
-        return Written(Record(path, revision, shown), created=record is None)
+        return WriteResult(Record(path, revision, shown), created=record is None)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import msgspec
 
 from nodeagent.apiserver.machinery.selectors import EVERYTHING, Selector
 from nodeagent.apiserver.storage.records import Compacted, Record
-from nodeagent.apiserver.storage.store import Past, Store
+from nodeagent.apiserver.storage.store import PastState, Store
 from nodeagent.kinds.description.resources import FieldReader, Resource
 from nodeagent.kinds.description.status import (
     ApiError,
@@ -197,7 +197,7 @@ def option_forbidden(field_name: str, why: str) -> ApiError:
     return object_invalid("ListOptions", "", [forbidden(field_name, why)], "meta.k8s.io")
 
 
-def _past(store: Store, resource: Resource, version: int, request: ListRequest) -> Steps[Past]:
+def _past(store: Store, resource: Resource, version: int, request: ListRequest) -> Steps[PastState]:
     try:
         store.check_revision(version)
     except Compacted:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from nodeagent.apiserver.machinery import managed
 from nodeagent.apiserver.machinery.acceptance import WriteOptions, accept, check
-from nodeagent.apiserver.machinery.commits import Commits, Written
+from nodeagent.apiserver.machinery.commits import Commits, WriteResult
 from nodeagent.apiserver.machinery.dependents import hold
 from nodeagent.apiserver.machinery.joint_writes import JointWrites
 from nodeagent.apiserver.machinery.request_worker import Worker
@@ -53,7 +53,7 @@ _NAME_LONGEST: Final = 63
 _SUFFIX_LENGTH: Final = 5
 
 
-class Chance(Protocol):
+class RandomSource(Protocol):
     """The source of random names and UIDs."""
 
     def suffix(self, length: int) -> str:
@@ -77,7 +77,7 @@ class Registry:
         catalog: Catalog,
         writes: Mapping[str, JointWrites],
         *,
-        chance: Chance,
+        chance: RandomSource,
         clock: Callable[[], float],
         worker: Worker,
         is_beside_others: Callable[[], bool] = lambda: False,
@@ -98,7 +98,7 @@ class Registry:
             raise not_found(resource.plural, name, resource.group)
         return record
 
-    async def create(self, resource: Resource, namespace: str, given: Document, options: WriteOptions) -> Written:
+    async def create(self, resource: Resource, namespace: str, given: Document, options: WriteOptions) -> WriteResult:
         """Stores a new object."""
         document = await self._accept(resource, given, options)
         set_namespace(resource, document, namespace)
@@ -111,7 +111,7 @@ class Registry:
 
     async def _create(
         self, resource: Resource, document: Document, options: WriteOptions, *, owned: bool = False
-    ) -> Written:
+    ) -> WriteResult:
         self._check_namespace(resource, document["metadata"])
         self._identify(resource, document["metadata"])
         size = options.size_bytes
@@ -147,7 +147,7 @@ class Registry:
 
     async def update(
         self, resource: Resource, namespace: str, name: str, given: Document, options: WriteOptions, part: str = ""
-    ) -> Written:
+    ) -> WriteResult:
         """Replaces an object, or its subresource `part`."""
         document = await self._accept(resource, given, options)
         set_namespace(resource, document, namespace)
@@ -178,7 +178,7 @@ class Registry:
         change: Callable[[Document], Document],
         options: WriteOptions,
         part: str = "",
-    ) -> Written:
+    ) -> WriteResult:
         """Changes an object by a function from its present form (as clients see it) to the new one."""
 
         def patched(live: Document) -> Document:
@@ -193,7 +193,7 @@ class Registry:
 
     async def apply(
         self, resource: Resource, namespace: str, name: str, given: Document, options: WriteOptions, part: str = ""
-    ) -> Written:
+    ) -> WriteResult:
         """Server-side apply: creates the object or changes it to match the configuration."""
         configuration = await self._worker.run(
             options.size_bytes, lambda: accept(resource, given, options, sparse=True)
@@ -224,7 +224,7 @@ class Registry:
             return await self._create(resource, document, options, owned=True)
         return await self._change(resource, namespace, name, applied, options, part, owned=True)
 
-    async def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Written:
+    async def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> WriteResult:
         """Removes an object, or marks it for deletion if finalizers or a grace period hold it."""
         if name in resource.immortal:
             raise denied(resource.plural, name, f"this {resource.singular} may not be deleted", resource.group)
@@ -237,7 +237,7 @@ class Registry:
                 if marked is None:
                     return await self._commits.remove(resource, record, live, dry_run=options.dry_run)
                 if marked is live:
-                    return Written(record)
+                    return WriteResult(record)
                 return await self._commits.write(
                     resource, marked, record, WriteOptions(dry_run=options.dry_run), frees=True
                 )
@@ -286,7 +286,7 @@ class Registry:
         part: str,
         *,
         owned: bool = False,
-    ) -> Written:
+    ) -> WriteResult:
         """Computes the new object from the live one and writes it; repeats that if another write was faster."""
         life = resource.life
         for _ in range(_RETRIES):
@@ -295,7 +295,7 @@ class Registry:
             compute = partial(self._new_state, resource, record, change, options, part, owned=owned)
             document = await self._worker.run(size, compute)
             if document is None:
-                return Written(record)
+                return WriteResult(record)
             try:
                 if is_finished(document, held=life.is_held(document)):
                     return await self._commits.remove(resource, record, document, dry_run=options.dry_run)

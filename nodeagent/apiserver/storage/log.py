@@ -20,7 +20,7 @@ from nodeagent.apiserver.storage.disk_reserve import DiskReserve
 from nodeagent.apiserver.storage.port import Deliver, Loaded, Settled, Write
 from nodeagent.apiserver.storage.records import (
     Change,
-    LeftBehind,
+    HistoryLost,
     Precondition,
     Revision,
     StorageFailed,
@@ -219,7 +219,7 @@ class Log:
         # After the read: revisions that are compacted from now on have been read.
         (floor,) = connection.execute("SELECT value FROM fact WHERE name = 'floor'").fetchone()
         if floor > self._counter:
-            raise LeftBehind(
+            raise HistoryLost(
                 f"other servers compacted the history from revision {self._counter} to {floor}, which this server has not read"
             )
         if found:

@@ -82,12 +82,12 @@ class Storage(Protocol):
 
     async def latest(self) -> int:
         """Returns a revision at least as new as any that a client received before this call, after all up to it were delivered.
-        Raises StorageUnreachable if it is remote, and LeftBehind as `catch_up` does."""
+        Raises StorageUnreachable if it is remote, and HistoryLost as `catch_up` does."""
         ...
 
     async def catch_up(self, now: int) -> int:
         """Deletes objects that expired at `now`. Returns the latest revision that any client received, after all up to it were
-        delivered. Raises LeftBehind if other servers compacted revisions that were not read yet."""
+        delivered. Raises HistoryLost if other servers compacted revisions that were not read yet."""
         ...
 
     async def compact(self, floor: int) -> None:

@@ -202,7 +202,7 @@ class StorageDamaged(StorageFailed):
     """The stored data differs from what was written; the text says what is affected and what to do."""
 
 
-class LeftBehind(StorageFailed):
+class HistoryLost(StorageFailed):
     """Other servers wrote and compacted revisions that this server has not read: it has to read everything again."""
 
 

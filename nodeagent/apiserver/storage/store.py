@@ -40,7 +40,7 @@ _SORTED_AT_ONCE: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastState:
     """A collection at an earlier revision: its records, and their paths in order."""
 
     records: Mapping[str, Record]
@@ -106,7 +106,7 @@ class Collection:
             return self._events[start:]
         return self._events[start : bisect_right(self._revisions, self._revisions[start + limit - 1])]
 
-    def past(self, revision: int) -> Generator[None, None, Past]:
+    def past(self, revision: int) -> Generator[None, None, PastState]:
         """Returns the collection at `revision`, computed in steps. The history must reach back to it."""
         records, paths = dict(self.records), self._paths[:]
         seen, gone = set[str](), list[str]()
@@ -128,7 +128,7 @@ class Collection:
             yield
         ordered = list(filter(records.__contains__, paths)) + gone
         ordered.sort()  # fast: it merges runs that are already in order
-        return Past(records, ordered)
+        return PastState(records, ordered)
 
     def forget(self, floor: int) -> None:
         """Drops the events at or before `floor`."""

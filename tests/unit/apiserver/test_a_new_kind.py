@@ -78,7 +78,7 @@ ROWS = (
 '''
 
 
-class Chance:
+class RandomSource:
     """The same every time."""
 
     def suffix(self, length: int) -> str:
@@ -123,9 +123,9 @@ def test_it_is_written_and_shown_as_its_file_says(catalog: Catalog) -> None:
     async def scenario() -> None:
         row = catalog.named("widgets", "toys.example.com")
         async with Store(Log(":memory:"), clock=lambda: 0.0) as store:
-            allocator = Allocator(store, ServiceRanges(store, ()), PortRange(1, 9), Chance(), lambda *_: b"")
+            allocator = Allocator(store, ServiceRanges(store, ()), PortRange(1, 9), RandomSource(), lambda *_: b"")
             writes = writes_by_collection(catalog, allocator)
-            registry = Registry(store, catalog, writes, chance=Chance(), clock=lambda: 0.0, worker=Worker())
+            registry = Registry(store, catalog, writes, chance=RandomSource(), clock=lambda: 0.0, worker=Worker())
             made = await registry.create(row, "", {"metadata": {"name": "w"}}, WriteOptions())
             document = made.record.document()
             assert (document["spec"], document["metadata"]["generation"]) == ({"size": 1}, 1)

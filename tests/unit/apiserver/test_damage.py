@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.apiserver.storage.log import Log
-from nodeagent.apiserver.storage.records import Change, LeftBehind, StorageDamaged, draft
+from nodeagent.apiserver.storage.records import Change, HistoryLost, StorageDamaged, draft
 from nodeagent.apiserver.storage.sqlite_file import connect, remove_damaged, restore_to
 from nodeagent.apiserver.storage.store import Store, Window
 from nodeagent.apiserver.storage.write_ahead import Ending, examine
@@ -194,9 +194,9 @@ def test_a_server_that_stalled_longer_than_the_history_does_not_write_any_more(t
             await other.commit([put("b")])
             now += 10
             await other.compact()
-            with pytest.raises(LeftBehind):
+            with pytest.raises(HistoryLost):
                 await stalled.commit([put("a", value=1)])
-            with pytest.raises(LeftBehind):
+            with pytest.raises(HistoryLost):
                 await stalled.catch_up()
             assert set(other.collection(THINGS).records) == {"b"}
             await other.catch_up()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.apiserver.living import Advertised
+from nodeagent.apiserver.living import AdvertisedAddress
 from nodeagent.apiserver.storage.etcd.layout import Layout, StoredCollection, Unreadable
 from nodeagent.apiserver.storage.records import assemble, draft
 
@@ -146,7 +146,7 @@ def test_a_record_of_kube_apiserver_is_read_as_it_is() -> None:
 
 
 def test_a_record_of_kube_apiserver_is_written_in_its_form() -> None:
-    written = LAYOUT.value("masterleases", Advertised("192.0.2.1", 6443).master_lease())
+    written = LAYOUT.value("masterleases", AdvertisedAddress("192.0.2.1", 6443).master_lease())
     found, wanted = json.loads(written), json.loads(WRITTEN_BY_KUBE_APISERVER)
     assert list(found) == list(wanted)
     assert found == {**wanted, "metadata": {}}

@@ -10,10 +10,10 @@ from nodeagent.apiserver.address_objects import AddressObjects
 from nodeagent.apiserver.addresses.allocation import Allocator
 from nodeagent.apiserver.addresses.ranges import parse_port_range, parse_service_ranges
 from nodeagent.apiserver.addresses.service_ranges import ServiceRanges
-from nodeagent.apiserver.api_server import SystemChance
+from nodeagent.apiserver.api_server import SystemRandomSource
 from nodeagent.apiserver.bootstrap import bootstrap
 from nodeagent.apiserver.controllers.kubernetes_service import KEY, KubernetesService
-from nodeagent.apiserver.living import MASTER_LEASES, SERVERS, Advertised
+from nodeagent.apiserver.living import MASTER_LEASES, SERVERS, AdvertisedAddress
 from nodeagent.apiserver.machinery.registry import Registry
 from nodeagent.apiserver.machinery.request_worker import Worker
 from nodeagent.apiserver.service_writes import writes_by_collection
@@ -41,7 +41,7 @@ class Servers:
         member = self._members[address] = self.memory.member()
         member.remote = self.on_etcd
         store = await self._stack.enter_async_context(Store(member, clock=clock.time))
-        kinds, chance = all_kinds(), SystemChance()
+        kinds, chance = all_kinds(), SystemRandomSource()
         objects = AddressObjects(chance.uid, clock.time)
         ranges = ServiceRanges(store, RANGES)
         kept = {RANGES[0].first: KEY}
@@ -50,7 +50,7 @@ class Servers:
             store, kinds, writes_by_collection(kinds, allocator), chance=chance, clock=clock.time, worker=Worker()
         )
         await bootstrap(store, registry, kinds, RANGES, clock.time)
-        advertised = Advertised(address, port)
+        advertised = AdvertisedAddress(address, port)
         service = KubernetesService(
             store, registry, kinds, address=RANGES[0].first, advertised=advertised, options=options
         )
@@ -290,7 +290,7 @@ def test_two_servers_at_one_address_share_its_master_lease() -> None:
         servers.on_etcd = True
         await servers.start(A)
         await servers.start(B)
-        body = draft(Advertised(A, 7443).lease())
+        body = draft(AdvertisedAddress(A, 7443).lease())
         await servers.store.commit([Change(SERVERS, f"{A}:7443", None, body)])
         await asyncio.sleep(2)
         assert servers.endpoints == [*ALL[:2], f"{A}:7443"]
@@ -314,7 +314,7 @@ def test_a_server_that_was_written_down_without_an_end_gets_one() -> None:
     """As earlier versions left it when they were killed."""
 
     async def play(servers: Servers) -> None:
-        body = draft(Advertised(A, 6443).lease())
+        body = draft(AdvertisedAddress(A, 6443).lease())
         await servers.store.commit([Change(SERVERS, A, 0, body)])
         await asyncio.sleep(1000)
         await servers.store.catch_up()

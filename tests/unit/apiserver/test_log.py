@@ -17,7 +17,7 @@ from nodeagent.apiserver.storage import log
 from nodeagent.apiserver.storage.log import Log
 from nodeagent.apiserver.storage.records import (
     Change,
-    LeftBehind,
+    HistoryLost,
     Revision,
     StorageFailed,
     draft,
@@ -92,7 +92,7 @@ def test_what_another_forgets_while_a_server_looks_is_noticed_or_was_read(
                 return read_revisions(connection, after)
 
             monkeypatch.setattr(log, "read_revisions", look_too_late)
-            with pytest.raises(LeftBehind):
+            with pytest.raises(HistoryLost):
                 await late.catch_up()
             await forgetful.close()
 

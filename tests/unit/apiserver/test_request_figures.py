@@ -10,7 +10,7 @@ from nodeagent.apiserver.api.request_figures import (
     RequestFigures,
     labels_of_path,
     labels_of_resource,
-    labels_of_stranger,
+    labels_without_credentials,
 )
 from nodeagent.apiserver.api.request_target import parse_target, verb_of
 from nodeagent.kinds.catalog import all_kinds
@@ -74,7 +74,7 @@ def test_the_buckets_are_those_of_kube_apiserver() -> None:
 
 def test_no_client_makes_a_label() -> None:
     made = {labels_of_path(method, path) for method, path in itertools.product(HOSTILE, HOSTILE)}
-    made |= {labels_of_stranger(method) for method in HOSTILE}
+    made |= {labels_without_credentials(method) for method in HOSTILE}
     made |= {
         about(method, f"{SERVICES}/a/{part}", dry_run=part) for method, part in itertools.product(HOSTILE, HOSTILE)
     }

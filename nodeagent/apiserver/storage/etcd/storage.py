@@ -26,7 +26,7 @@ from nodeagent.apiserver.storage.etcd.watching import HistoryGone, Watching
 from nodeagent.apiserver.storage.port import Deliver, Loaded, Settled, Write
 from nodeagent.apiserver.storage.records import (
     Change,
-    LeftBehind,
+    HistoryLost,
     ObjectTooLarge,
     Precondition,
     Revision,
@@ -71,7 +71,7 @@ class EtcdStorage:
         self._leases = KeptLeases(client)
         self._compaction = Compaction(client)
         self._cluster = self._highest = 0
-        self._ended: LeftBehind | None = None
+        self._ended: HistoryLost | None = None
         self._availability = AvailabilityReporter(client)
         self.unreadable: dict[bytes, str] = {}
         """Keys whose values are no objects known to this server, and why."""
@@ -283,12 +283,12 @@ class EtcdStorage:
         try:
             await self._watching.run(base)
         except HistoryGone as gone:
-            self._fail(LeftBehind(f"etcd has compacted the history from revision {self._watching.position}: {gone}"))
+            self._fail(HistoryLost(f"etcd has compacted the history from revision {self._watching.position}: {gone}"))
         except Exception as error:
             logger.exception("the watch of etcd broke")
-            self._fail(LeftBehind(f"the watch of etcd broke: {error}"))
+            self._fail(HistoryLost(f"the watch of etcd broke: {error}"))
 
-    def _fail(self, error: LeftBehind) -> None:
+    def _fail(self, error: HistoryLost) -> None:
         self._ended = error
         self._deliveries.fail(error)
 
@@ -301,16 +301,16 @@ class EtcdStorage:
         return reply.header
 
     def _check(self, header: Header, highest: int) -> None:
-        """Raises LeftBehind if the etcd was restored: revisions then belong to other changes. `highest` was known before the
+        """Raises HistoryLost if the etcd was restored: revisions then belong to other changes. `highest` was known before the
         call."""
         if header.cluster != self._cluster or header.revision < highest:
-            self._fail(LeftBehind(RESTORED))
+            self._fail(HistoryLost(RESTORED))
         if self._ended is not None:
             raise self._ended
         self._highest = max(self._highest, header.revision)
 
     async def _wait_until_delivered(self, revision: int, seconds: float, *, asks: bool) -> None:
-        """Waits until all changes up to a revision were delivered. Raises StorageUncertain, LeftBehind."""
+        """Waits until all changes up to a revision were delivered. Raises StorageUncertain, HistoryLost."""
         assert self._watching is not None
         ends = time.monotonic() + seconds
         member, until = self._client.member, time.monotonic() + CALL_SECONDS
@@ -390,7 +390,7 @@ class EtcdStorage:
 
     def _failure(self, failed: EtcdFailed) -> Exception:
         if failed.outcome is Outcome.ANOTHER:
-            self._fail(LeftBehind(RESTORED))
+            self._fail(HistoryLost(RESTORED))
         if failed.outcome is Outcome.FULL:
             self._set_short(short=True)
         return self._ended or failed.as_storage()

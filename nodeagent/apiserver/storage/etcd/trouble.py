@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from nodeagent.apiserver.storage.etcd.cluster_client import Client
-from nodeagent.apiserver.storage.records import LeftBehind, StorageFailed
+from nodeagent.apiserver.storage.records import HistoryLost, StorageFailed
 
 logger = logging.getLogger(__name__)
 RESTORED: Final = "etcd was restored from a snapshot, or is another one: everything has to be read again"
@@ -35,15 +35,15 @@ class AvailabilityReporter:
 
     @asynccontextmanager
     async def reported(self) -> AsyncIterator[None]:
-        """Reports failures of the calls in the block, and raises them again. Raises LeftBehind if only another cluster
+        """Reports failures of the calls in the block, and raises them again. Raises HistoryLost if only another cluster
         answers."""
         try:
             yield
-        except LeftBehind:
+        except HistoryLost:
             raise
         except StorageFailed as failed:
             if await self._client.is_another():
-                raise LeftBehind(RESTORED) from None
+                raise HistoryLost(RESTORED) from None
             await self._report(str(failed))
             raise
         if self.reason:
