@@ -149,8 +149,7 @@ class ApiServer:
         self._stop.set()
 
     async def run(self) -> None:
-        """Serves until stopped. Raises SettingsRefused, CertificateFailed, StorageFailed, OSError at the start; HistoryLost
-        later."""
+        """Serves. Raises SettingsRefused, CertificateFailed, StorageFailed, OSError at the start; HistoryLost later."""
         async with AsyncExitStack() as stack:
             catalog = self._catalog
             store, shared = await self._open(stack, catalog)

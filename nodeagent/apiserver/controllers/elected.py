@@ -23,7 +23,7 @@ from nodeagent.kinds.description.resources import Catalog
 
 
 class ElectedControllers:
-    """Runs the controllers. `run` may be called again: it builds new ones, since old ones no longer know the store."""
+    """Runs the controllers. `run` may be called again: it builds new ones, since old ones have missed events."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The interface of a storage. `log` implements it with SQLite; every implementation must pass tests/contract/storage."""
+"""The interface of a storage. `log` implements it with SQLite, `etcd` with etcd; both pass tests/contract/storage."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -50,7 +50,7 @@ class EtcdFailed(Exception):
         self.outcome = outcome
 
     def as_storage(self) -> Exception:
-        """Returns the error that a storage raises for it."""
+        """Returns the storage error for this outcome, such as StorageFull or StorageUnreachable."""
         text = f"etcd: {self}"
         if self.outcome is Outcome.DENIED:
             text = f"{text}: {_RIGHTS}"

@@ -1,5 +1,4 @@
-"""Detects an etcd whose revisions went back: it would assign revisions that clients know to other changes, which they would
-miss."""
+"""Detects an etcd whose revisions went back: it would assign revisions that clients know to other changes."""
 
 from pathlib import Path
 from typing import Final

@@ -22,7 +22,7 @@ from nodeagent.apiserver.storage.etcd.outcomes import Outcome
 from nodeagent.apiserver.storage.etcd.rounds import CallCoalescer
 from nodeagent.apiserver.storage.etcd.transactions import MOST_CHANGES, Transaction, deletion_row, row_of, transaction
 from nodeagent.apiserver.storage.etcd.trouble import RESTORED, AvailabilityReporter
-from nodeagent.apiserver.storage.etcd.watching import HistoryGone, Watching
+from nodeagent.apiserver.storage.etcd.watching import HistoryCompacted, Watching
 from nodeagent.apiserver.storage.port import Deliver, Loaded, Settled, Write
 from nodeagent.apiserver.storage.records import (
     Change,
@@ -282,7 +282,7 @@ class EtcdStorage:
         assert self._watching is not None
         try:
             await self._watching.run(base)
-        except HistoryGone as gone:
+        except HistoryCompacted as gone:
             self._fail(HistoryLost(f"etcd has compacted the history from revision {self._watching.position}: {gone}"))
         except Exception as error:
             logger.exception("the watch of etcd broke")

@@ -23,7 +23,7 @@ _LONGEST_PAUSE_SECONDS: Final = 1.0
 _ALL_KEYS: Final = (b"\0", b"\0")
 
 
-class HistoryGone(Exception):
+class HistoryCompacted(Exception):
     """The watch cannot continue: changes after its position were compacted. `revision`: the new start of the history."""
 
     def __init__(self, revision: int) -> None:
@@ -67,7 +67,7 @@ class Watching:
         self._progress_wanted.set()
 
     async def run(self, position: int) -> None:
-        """Follows all changes after `position`, until cancelled. Raises HistoryGone."""
+        """Follows all changes after `position`, until cancelled. Raises HistoryCompacted."""
         self.position = position
         pause = _FIRST_PAUSE_SECONDS
         while True:
@@ -130,7 +130,7 @@ class Watching:
             self._latest_sign = time.monotonic()
             if reply.canceled:
                 if reply.compact_revision:
-                    raise HistoryGone(reply.compact_revision)
+                    raise HistoryCompacted(reply.compact_revision)
                 if reply.reason and reply.reason != self._refused:
                     logger.warning("etcd refuses the watch member=%s reason=%s", member.endpoint, reply.reason)
                 self._refused = reply.reason
