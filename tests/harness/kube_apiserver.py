@@ -23,7 +23,7 @@ PROGRAM: Final = next(
 needs_kube_apiserver = pytest.mark.skipif(
     PROGRAM is None, reason="no kube-apiserver: KUBERNETES=DIR names the binaries of a release"
 )
-_TOKEN: Final = "secret-admin"
+TOKEN: Final = "secret-admin"
 _DEADLINE_SECONDS: Final = 60.0
 
 
@@ -62,20 +62,20 @@ class Api:
 class KubeApiserver:
     """On a host, at the usual port; ready when this returns."""
 
-    def __init__(self, place: Path, host: Host, etcd: str, service_ranges: str) -> None:
+    def __init__(self, place: Path, host: Host, etcd: str, service_ranges: str, *flags: str) -> None:
         place.mkdir()
         self._log = place / "log"
         key = place / "sa.key"
         subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
-        (place / "tokens.csv").write_text(f"{_TOKEN},admin,1,system:masters\n")
-        self.api = Api(f"https://{host.address}:6443", _TOKEN)
+        (place / "tokens.csv").write_text(f"{TOKEN},admin,1,system:masters\n")
+        self.api = Api(f"https://{host.address}:6443", TOKEN)
         self._command = [
             *(*host.prefix, str(PROGRAM), "--etcd-servers", etcd, "--storage-media-type=application/json"),
             *("--service-cluster-ip-range", service_ranges, "--bind-address", host.address),
             *("--advertise-address", host.address, "--cert-dir", str(place / "certificates")),
             *("--token-auth-file", str(place / "tokens.csv"), "--authorization-mode", "RBAC"),
             *("--service-account-key-file", str(key), "--service-account-signing-key-file", str(key)),
-            *("--service-account-issuer", "https://kubernetes.default.svc"),
+            *("--service-account-issuer", "https://kubernetes.default.svc", *flags),
         ]
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
