@@ -167,6 +167,9 @@ class Informer(Generic[O]):
 
     async def _after_watch(self, ending: StreamEnd | Failed | ServerUnreachableError, lasted_seconds: float) -> None:
         """Waits until the next request: hardly at all after an orderly end, because that is no failure."""
+        if isinstance(ending, Failed) and ending.at_once:
+            logger.debug("list is not streamed resource=%s error=%s", self._resource.name, ending.error)
+            return
         timing, brought_news = self._pace.timing, self._protocol.progress > 0
         failure = ending.error if isinstance(ending, Failed) else None
         if isinstance(ending, KubeError):

@@ -338,6 +338,7 @@ class ListWatch(Generic[O]):
         if self._phase is _Phase.STREAMING:
             if not _is_about_access_or_load(error):
                 self._give_up_streaming()
+                return Failed(error, at_once=True)
         elif isinstance(error, NotYetReachedError):
             self._count_not_yet_reached()
         elif not _is_about_access_or_load(error):

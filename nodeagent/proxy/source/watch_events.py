@@ -47,9 +47,13 @@ class Spoiled(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """The watch is not usable any more; the caller closes it and acts on `error` (log, wait), then asks `next_request`."""
+    """The watch is not usable any more; the caller closes it and acts on `error` (log, wait), then asks `next_request`.
+
+    at_once: the server refused to stream a list. That is no failure: the next request asks for pages.
+    """
 
     error: KubeError
+    at_once: bool = False
 
 
 Event = Listed[O] | Unlisted | Completed | Put[O] | Gone | Spoiled | Failed

@@ -240,6 +240,24 @@ def test_a_server_that_cannot_stream_is_listed(fake_api_server: Servers, first: 
     assert follower.changes.services == ["web"]
 
 
+def test_a_refusal_to_stream_is_no_failure(fake_api_server: Servers, caplog: pytest.LogCaptureFixture) -> None:
+    """kube-apiserver sends an ERROR event where its etcd is too old to say how far a watch has come."""
+    message = (
+        "a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled"
+    )
+
+    def prepare(server: Server) -> None:
+        server.stream(SERVICES, [event("ERROR", {**failure(500, "InternalError"), "message": message})])
+        server.reply(SERVICES, listed("5", "web"))
+
+    async def scenario(follower: Follower) -> None:
+        await follower.until_watching(2, names=["web"])
+
+    follower = follow(fake_api_server, prepare, scenario)
+    assert follower.waits == []
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
+
+
 def test_a_streaming_list_that_breaks_off_leaves_no_half_state(fake_api_server: Servers) -> None:
     def prepare(server: Server) -> None:
         server.stream(SERVICES, [event("ADDED", service("stale"))], end="abort")
