@@ -20,6 +20,7 @@ from nodeagent.model.objects import (
     LoadBalancerStatus,
     Node,
     NodeAddress,
+    NodeSpec,
     NodeStatus,
     ObjectMeta,
     Service,
@@ -71,11 +72,11 @@ def make_service(
     return Service(ObjectMeta(name, NAMESPACE), filled, status)
 
 
-def make_node(name: str, addresses: Iterable[str], *, zone: str | None = None) -> Node:
+def make_node(name: str, addresses: Iterable[str], *, zone: str | None = None, pod_cidrs: tuple[str, ...] = ()) -> Node:
     """A Node with these internal addresses, the primary one first."""
     labels = {LABEL_ZONE: zone} if zone else None
     status = NodeStatus(tuple(NodeAddress("InternalIP", address) for address in addresses))
-    return Node(ObjectMeta(name, labels=labels), status=status)
+    return Node(ObjectMeta(name, labels=labels), NodeSpec(pod_cidrs=pod_cidrs or None), status)
 
 
 def make_endpoint(

@@ -1,14 +1,15 @@
 """Traffic policies: who gets which endpoints, whose source address the endpoint sees, and who gets nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from nodeagent.lab.net.actor_messages import Failure
+from nodeagent.lab.net.topology import Pod
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import Service
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS
-from tests.harness.objects import make_endpoint, make_slice
+from tests.harness.objects import make_endpoint, make_node, make_slice
 from tests.harness.serving_node import ServingNode
 from tests.harness.stopwatch import once_within
 from tests.netns.services.ways import EXTERNAL, GATEWAYS, NODE_ADDRESSES, build, of, place
@@ -21,17 +22,24 @@ LOCAL_HERE, LOCAL_NONE, CLUSTER, DYING_HERE, DYING, EMPTY = range(1, 7)
 """Numbers of the services."""
 
 
+FAR_CALLER = Pod("far-caller", ("10.244.2.60", "fd00:244:2::3c"))
+"""Of the other node, and no endpoint."""
+
+
 @pytest.fixture(scope="module")
-def exposed(served: ServingNode) -> ServingNode:
-    """All the services of this module."""
+def exposed(served: ServingNode) -> Iterator[ServingNode]:
+    """All the services of this module; the node knows which pods are its own."""
     served.run_agent(*WITH_POD_CIDRS)
+    served.world.add_pod("node-b", FAR_CALLER)
+    served.apply(make_node(NODE, served.world[NODE].addresses, pod_cidrs=("10.244.1.0/24", "fd00:244:1::/64")))
     served.expose(build("local-here", LOCAL_HERE, external="Local", internal="Local"), "web-0", "web-1", "far-0")
     served.expose(build("local-none", LOCAL_NONE, external="Local", internal="Local"), "far-0")
     served.expose(build("cluster", CLUSTER), "web-0", "far-0")
     served.expose(build("empty", EMPTY, external="Local", internal="Local"))
     apply_dying(served, build("dying-here", DYING_HERE, external="Local", internal="Local"), ready=["far-0"])
     apply_dying(served, build("dying", DYING), ready=[])
-    return served
+    yield served
+    served.world.remove_pod(FAR_CALLER.name)
 
 
 def apply_dying(served: ServingNode, service: Service, *, ready: Sequence[str]) -> None:
@@ -86,6 +94,21 @@ def test_pods_and_the_node_take_the_short_circuit_to_all_endpoints(
 
     assert served_to(exposed, "caller", where, protocol) == (pods, {caller})
     assert served_to(exposed, NODE, where, protocol) == (pods, node)
+
+
+@PROTOCOLS
+@FAMILIES
+@KINDS
+@pytest.mark.parametrize("client", [FAR_CALLER.name, "far-0"])
+def test_pods_of_other_nodes_keep_their_source_unless_they_are_led_away_again(
+    exposed: ServingNode, client: str, kind: str, family: Family, protocol: Protocol
+) -> None:
+    """An endpoint elsewhere would answer them directly, from an address that they did not ask."""
+    own, node = exposed.world[client].address(family), of(family, NODE_ADDRESSES)
+
+    answered = served_to(exposed, client, place(kind, LOCAL_HERE, family), protocol)
+    assert answered == ({"web-0", "web-1", "far-0"}, {own, node})
+    assert served_to(exposed, client, place(kind, LOCAL_NONE, family), protocol) == ({"far-0"}, {node})
 
 
 @PROTOCOLS
