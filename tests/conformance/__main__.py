@@ -58,11 +58,11 @@ def _run_parts(options: argparse.Namespace, release: Release, known_specs: Seque
 
 
 def parts() -> Iterator[tuple[NetworkPlugin, Proxy, str]]:
-    """Conformance specs with each plugin; the others with the one that most clusters resemble."""
+    """Conformance and dual-stack specs with each plugin; the others with the one that most clusters resemble."""
     for plugin in PLUGINS.values():
         for proxy in PROXIES.values():
             for kind in specs.KINDS:
-                if kind == specs.CONFORMANCE or plugin is BRIDGE:
+                if kind != specs.OTHERS or plugin is BRIDGE:
                     yield plugin, proxy, kind
 
 
