@@ -21,7 +21,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image conformance conformance-api lint unit kernel laws times worlds history storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb image lock audit clean
+.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image conformance conformance-api test-clusters lint unit kernel laws times worlds history storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb image lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -49,6 +49,7 @@ help:
 	@echo "make image   dist/nodeagent-*.tar, container images for amd64 and arm64 (root)"
 	@echo "make conformance  Kubernetes' own tests of the network beside nodeagent and beside kube-proxy, in real clusters on this"
 	@echo "                machine, and docs/conformance.md from them; KUBERNETES=DIR has the programs of a release (root)"
+	@echo "make test-clusters  our own tests in such clusters: updates under load, a reboot, rotations, takeover; KUBERNETES=DIR (root)"
 	@echo "make conformance-api  Kubernetes' own API tests against our API server, with a real kube-controller-manager beside it, and"
 	@echo "                docs/conformance-api.md from them; KUBERNETES=DIR has the programs of a release (root)"
 	@echo "make lock    requirements/*.txt again, with the newest releases that pyproject.toml admits"
@@ -233,6 +234,12 @@ conformance: SYSTEM_PACKAGES += $(CONFORMANCE_PACKAGES)
 conformance: setup $(VENV)/.installed .tools/kubectl-1.32/kubectl .tools/etcd-3.4/etcd $(if $(IMAGE),,image)
 	$(SUDO) env KUBERNETES=$(KUBERNETES) PYTHONPATH=. $(BIN)/python -m tests.conformance $(addprefix --only ,$(ONLY)) \
 		$(addprefix --image ,$(IMAGE)) $(addprefix --images ,$(IMAGES))
+
+# What our own tests do to such clusters: the DaemonSet updated, taken back and broken under load, a node rebooted, tokens and authorities
+# changed, `nodeagent connectivity`, and the tutorial of `nodeagent takeover`. A quarter of an hour, and not part of `make test`.
+test-clusters: SYSTEM_PACKAGES += $(CONFORMANCE_PACKAGES)
+test-clusters: setup $(VENV)/.installed .tools/kubectl-1.32/kubectl .tools/etcd-3.4/etcd image
+	$(SUDO) env CI=$(CI) KUBERNETES=$(KUBERNETES) $(BIN)/pytest -s $(LONG) tests/takeover $(wildcard tests/conformance/test_*.py)
 
 # e2e.test and kube-controller-manager of a release, no cluster. KEEP=DIR keeps the logs.
 conformance-api: setup $(VENV)/.installed
