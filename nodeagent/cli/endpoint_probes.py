@@ -24,6 +24,7 @@ _ANSWERS = {
     errno.EPERM: ProbeResult.STOPPED,
     errno.EADDRNOTAVAIL: ProbeResult.NO_PORT,
 }
+_LOOKED_FOR = (ProbeResult.SILENT, ProbeResult.UNREACHABLE)
 _UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN})
 
 
@@ -42,17 +43,17 @@ def probe_endpoints(state: ServiceState, ports: Iterable[str]) -> tuple[Probe, .
     count = min(MOST, len(places))
     tried = [places[number * len(places) // count] for number in range(count)]
     found = asyncio.run(_probe_all(tried))
-    if all(one.answer is not ProbeResult.SILENT for one in found):
+    if not any(one.answer in _LOOKED_FOR for one in found):
         return found
     return tuple(_looked_for(found, [backend for backend, _ in tried]))
 
 
 def _looked_for(found: Iterable[Probe], tried: Iterable[Backend]) -> Iterator[Probe]:
-    """Of those that were silent: whether anybody is there at all, as far as the kernel knows its neighbours."""
+    """Of those that were silent or not reached: what leads there, and whether anybody is there at all, as far as the kernel knows."""
     with KernelRoutes() as routes:
         for one, backend in zip(found, tried, strict=True):
             told = one
-            if one.answer is ProbeResult.SILENT:
+            if one.answer in _LOOKED_FOR:
                 with suppress(OSError):
                     told = _neighbour(routes, one, backend)
             yield told
@@ -65,6 +66,8 @@ def _neighbour(routes: KernelRoutes, one: Probe, backend: Backend) -> Probe:
     if backend.local and route.gateway:
         detail = f"{address} is on this node, and the route to it leads {route}: its own interface or route is gone"
         return Probe(one.endpoint, ProbeResult.UNREACHABLE, detail)
+    if route.way is not RouteOutcome.OUT and route.reason:
+        return Probe(one.endpoint, ProbeResult.UNREACHABLE, route.reason)
     beyond = routes.beyond(route, address)
     if beyond.way is not RouteOutcome.OUT and beyond.reason:
         return Probe(one.endpoint, ProbeResult.UNREACHABLE, beyond.reason)

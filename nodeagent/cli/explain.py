@@ -314,7 +314,7 @@ def explain(
         stopped=() if followed is None else followed.stopped.get(key, ()),
         unseen=() if followed is None else followed.unseen,
         node_faults=faults,
-        names_at=tuple(view.own_addresses),
+        names_at=tuple(view.names_at),
     )
     if probe and state is not None:
         facts = Facts(

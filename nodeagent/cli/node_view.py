@@ -22,6 +22,7 @@ from nodeagent.daemon.part_options import (
     cluster_access,
     describe_source,
     dns_addresses,
+    names_at,
     program_options,
     translation_options,
     wanted_families,
@@ -83,7 +84,7 @@ class NodeView:
     """origin: where it was learned, for a person. agent: None when it was not asked.
 
     program: how the constant rules are made, by family; None where nobody said. others: Services that there are besides.
-    interface: the service interface's name; None: there shall be none. own_addresses: what it carries beside ClusterIPs.
+    interface: the service interface's name; None: there shall be none. own_addresses: what it carries beside ClusterIPs. names_at: where this node answers names itself.
     agent_runs: one answers, whether it was asked for the objects or not. strays: the names of Services that only slices carry.
     taken: addresses that lead to Services, where somebody else found them out. left_out: Services that the source has and this agent does not serve, with their slices. unwatched: what the source says of the one
     Service that was asked for and that the agent does not hold.
@@ -104,6 +105,7 @@ class NodeView:
     others: tuple[ObjectKey, ...] = ()
     interface: str | None = None
     own_addresses: Collection[str] = ()
+    names_at: Collection[str] = ()
     strays: Collection[ObjectKey] = ()
     taken: AddressesInUse | None = None
     left_out: LeftOut = field(default_factory=dict)
@@ -181,6 +183,7 @@ def _view_of_agent(client: AgentClient, status: Status, only: ObjectKey | None) 
         others=others,
         interface=head.interface,
         own_addresses=head.own_addresses,
+        names_at=head.names_at,
         strays=head.strays,
         taken=head.taken,
         left_out=_left_out(only, head.unwatched),
@@ -250,6 +253,7 @@ def _view_of_source(
         program={family: program_options(config, family) for family in families},
         interface=wanted_interface(config),
         own_addresses=_own_addresses(config, ranged),
+        names_at=names_at(config),
         strays=snapshot.strays(),
         left_out=left_out,
         unwatched=unwatched,

@@ -9,7 +9,7 @@ import msgspec
 
 from nodeagent import __version__
 from nodeagent.config import AgentConfig
-from nodeagent.daemon.part_options import describe_source, program_options, wanted_interface
+from nodeagent.daemon.part_options import describe_source, names_at, program_options, wanted_interface
 from nodeagent.daemon.service_reasons import facts_of, taken_ends, verdicts_of
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
@@ -133,7 +133,7 @@ class AgentView:
             engine.states,
             [Problem(one.subject, one.reason, one.detail) for one in self._journal.problems],
             strays=self._strays()[:_MOST_STRAYS],
-            names_at=engine.own_addresses,
+            names_at=names_at(self._config),
         )
         return await asyncio.to_thread(verdicts_of, facts)
 
@@ -206,6 +206,7 @@ class AgentView:
             program=msgspec.Raw(msgspec.json.encode(program)),
             interface=wanted_interface(self._config),
             own_addresses=tuple(sorted(engine.own_addresses)) if engine is not None else (),
+            names_at=names_at(self._config),
             strays=() if slices else tuple(self._strays()[:_MOST_STRAYS]),
             taken=None if only is None or engine is None else taken_ends(slices, engine.states, own),
             unwatched=unwatched,

@@ -145,6 +145,11 @@ def dns_places(config: AgentConfig) -> frozenset[SocketAddress]:
     return frozenset((place.host, place.port) for place in config.dns.listen if config.dns.enabled)
 
 
+def names_at(config: AgentConfig) -> tuple[str, ...]:
+    """The addresses at which this node answers names itself."""
+    return tuple(place.host for place in config.dns.listen) if config.dns.enabled else ()
+
+
 def dns_addresses(config: AgentConfig, service_cidrs: Iterable[str], in_use: frozenset[InUse]) -> frozenset[str]:
     """Returns the DNS addresses that the service interface carries: those in a service range, link-local IPv4 ones
     (169.254.20.10), and unique local IPv6 ones that are not in use nearby. Any other one must be the node's."""

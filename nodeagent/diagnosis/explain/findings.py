@@ -58,13 +58,13 @@ def findings_of(facts: Facts) -> Iterator[Finding]:
     elif ports or not facts.ports:
         yield no_endpoints(facts)
     yield from chained(facts, accounts)
+    yield from stopped_on_the_way(facts)
     yield from silent_endpoints(facts)
     yield from node_ports(facts)
     yield from _conflicts(facts)
     yield from _clients(facts)
     yield from _object_problems(facts)
     yield from _sources(facts)
-    yield from stopped_on_the_way(facts)
 
 
 def _is_for(account: Account, port: ServicePort) -> bool:

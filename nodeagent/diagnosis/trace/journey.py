@@ -79,7 +79,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
 class Journey(Struct, frozen=True, kw_only=True):
     """One possible journey of the packet, with its probability.
-    route: the last one that was looked up. came_by: the input interface, empty for packets of the node. routing:
+    route: the last one that was looked up. came_by: the input interface, empty for packets of the node. sent_here: whether this node sends it. routing:
     whether the routing ended it, not a rule. answer: how the first answer fares; None if it was not followed. bridged:
     a bridge of this node carries the answer past all rules. hole: where long packets are lost."""
 
@@ -89,6 +89,7 @@ class Journey(Struct, frozen=True, kw_only=True):
     delivery: Delivery
     route: Route | None
     came_by: str
+    sent_here: bool
     decisions: tuple[Decision, ...]
     routing: bool = False
     answer: ReplyPath | None = None
@@ -357,6 +358,7 @@ class _JourneyWalk:
             ),
             route=route,
             came_by=self._iif,
+            sent_here=self._sent_here,
             decisions=tuple(traveller.decisions),
             routing=routing,
             answer=answer,

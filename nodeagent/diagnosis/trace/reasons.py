@@ -108,7 +108,7 @@ def _of_node_port(place: str, service: str, addresses: Sequence[str]) -> Reason:
 def _of_routing(question: Question, journey: Journey) -> Reason:
     route = journey.route
     if (
-        not journey.came_by
+        not (journey.came_by or journey.sent_here)
         and route is not None
         and not journey.decisions
         and journey.packet.destination != question.source

@@ -190,6 +190,8 @@ def _is_pod_here(one: Journey, node: Node) -> bool:
 
 def _is_lost(one: Journey, node: Node) -> bool:
     """Returns whether it does not reach the Service's endpoints, for a reason other than the Service's own state."""
+    if one.delivery.no_listener and node.own is not None and node.own.is_pod(one.packet.destination):
+        return True
     if one.delivery.here or one.delivery.no_listener:
         return passes_service(one)
     if _astray(one, node) is not None:

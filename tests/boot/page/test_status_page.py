@@ -152,8 +152,8 @@ def test_a_frozen_agent_makes_the_page_stale_until_it_goes_on(page: Browser, age
 def test_a_service_without_an_endpoint_is_not_well(page: Browser, cluster: Cluster) -> None:
     page.value("choose('services')")
     broken = cluster.expose("broken", "10.96.99.2")
-    page.wait("$('state').innerText.includes('1 Service without a healthy endpoint')")
-    page.wait("$('cards').innerText.includes('without a healthy endpoint')")
+    page.wait("$('state').innerText.includes('1 Service lacks endpoints')")
+    page.wait("$('cards').innerText.includes('lack endpoints')")
     search(page, "default/broken")
     said = explained(cluster, "default/broken")
     assert "its EndpointSlices are empty" in said

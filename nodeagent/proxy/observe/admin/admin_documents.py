@@ -32,7 +32,7 @@ class WorldHead(Struct, frozen=True, kw_only=True):
     """The first line of the world. context, program: of the translation and, by family, of the rules' options.
 
     interface: the service interface's name; None: there shall be no interface. own_addresses: what it carries besides ClusterIPs.
-    strays: the Services that slices name but that are not held, unless the query is for one Service that has slices. taken: for one
+    names_at: the addresses at which names are answered. strays: the Services that slices name but that are not held, unless the query is for one Service that has slices. taken: for one
     Service: which addresses of its endpoints lead to Services. unwatched: for one Service that the agent does not hold: what its
     source has.
     """
@@ -43,6 +43,7 @@ class WorldHead(Struct, frozen=True, kw_only=True):
     program: Raw
     interface: str | None = None
     own_addresses: tuple[str, ...] = ()
+    names_at: tuple[str, ...] = ()
     strays: tuple[ObjectKey, ...] = ()
     taken: AddressesInUse | None = None
     unwatched: UnwatchedService | None = None

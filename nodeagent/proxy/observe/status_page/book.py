@@ -58,7 +58,7 @@ class ServiceBook:
                 self._states[key] = state
                 self._owners.update(dict.fromkeys(map(_key_of, state.frontends), key))
                 self._connections[key] = self._connections_of(state)
-                if state.frontends and not _endpoints(state.frontends):
+                if not all(one.route.backends for one in state.frontends):
                     self._unserved.add(key)
         while len(self._gone) > _GONE_KEPT:
             gone = self._gone.popleft()
@@ -85,9 +85,9 @@ class ServiceBook:
         return len(self._states)
 
     @property
-    def unserved(self) -> int:
-        """The number of services with an address or node port here, and no endpoint in use."""
-        return len(self._unserved)
+    def unserved(self) -> frozenset[str]:
+        """The services with an address or node port here that has no endpoint in use, by `namespace/name`."""
+        return frozenset(map(str, self._unserved))
 
     @property
     def connections(self) -> int:

@@ -23,6 +23,8 @@ MOST_STREAMS = 16
 MOST_TRANSACTIONS = 50
 MOST_PROBLEMS = 500
 MOST_REASONS = 60
+MOST_JUDGED = 100
+"""So many Services that lack endpoints are judged each tick; of more, one after the other."""
 _DOCUMENT = Path(__file__).with_name("page.html")
 _PORTION = 1000
 _JSON = {**JSON_HEADERS, "Cache-Control": "no-store"}
@@ -77,6 +79,7 @@ class StatusPage:
         self._counted: float | None = None
         self._latest = KernelCounts()
         self._streams = 0
+        self._judged: dict[str, bool] = {}
         self._document = page_document(_DOCUMENT)
         self._paths: dict[str, Callable[[Request], Response | Stream | Awaitable[Response]]] = {
             "/": lambda _: self._document,
@@ -133,6 +136,7 @@ class StatusPage:
         try:
             while True:
                 await self._count()
+                await self._judge()
                 rows = self._book.rows(revision)
                 revision = self._book.revision
                 overview = {**self._overview(), "revision": revision, "services": rows}
@@ -148,7 +152,7 @@ class StatusPage:
             "up": round(self._clock() - self._started),
             "not_ready": self._ready(),
             "count": self._book.services,
-            "unserved": self._book.unserved,
+            "unserved": sum(self._judged.values()),
             "connections": self._book.connections,
             "problem_count": len(problems),
             "problems": problems[:MOST_PROBLEMS],
@@ -162,6 +166,18 @@ class StatusPage:
             self._counted = now
             self._latest = await self._counts()
             self._book.counted(*await asyncio.to_thread(compare, self._latest, self._book.counts))
+
+    async def _judge(self) -> None:
+        """Which of the Services that lack endpoints do not work: names that the node answers itself need none. One that was not
+        judged yet counts as one that does not."""
+        lacking = self._book.unserved
+        known = {name: broken for name, broken in self._judged.items() if name in lacking}
+        self._judged = {**dict.fromkeys(lacking - known.keys(), True), **known}
+        names = list(islice(self._judged, MOST_JUDGED))
+        found = await self._reasons(names) if names else {}
+        for name in names:
+            if self._judged.pop(name, None) is not None:
+                self._judged[name] = name in found
 
 
 def _json(document: object) -> Response:

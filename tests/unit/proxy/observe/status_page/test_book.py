@@ -70,14 +70,14 @@ def test_a_service_that_changes_keeps_its_count() -> None:
 def test_services_without_an_endpoint_are_counted() -> None:
     book = ServiceBook()
     a_pass(book, web=state(WEB), shop=state(SHOP, Backend("10.244.0.1", 80)))
-    assert book.unserved == 1
+    assert book.unserved == {"default/web"}
     a_pass(book, web=state(WEB, Backend("10.244.0.1", 80)), shop=state(SHOP))
-    assert book.unserved == 1
+    assert book.unserved == {"default/shop"}
     a_pass(book, shop=ServiceState(SHOP))
-    assert book.unserved == 0
+    assert book.unserved == set()
     a_pass(book, shop=state(SHOP))
     a_pass(book, shop=None)
-    assert book.unserved == 0
+    assert book.unserved == set()
 
 
 def test_what_is_gone_is_forgotten_in_the_end() -> None:
