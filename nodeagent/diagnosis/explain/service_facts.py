@@ -62,7 +62,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     def is_answered_here(self, port: ServicePort) -> bool:
         """Whether this node answers queries to that port itself, at every address of the Service."""
         spec = self.service.spec
-        addresses = spec.cluster_ips or (spec.cluster_ip,)
+        here = () if self.state is None else self.state.cluster_ips
+        addresses = here or spec.cluster_ips or (spec.cluster_ip,)
         asked = port.port == DNS_PORT and (port.protocol or "TCP") in ("UDP", "TCP")
         return asked and all(address in self.names_at for address in addresses)
 

@@ -14,6 +14,8 @@ from nodeagent.proxy.dataplane.image.desired import DesiredImage
 from nodeagent.proxy.dataplane.image.image import TableImage
 from nodeagent.proxy.dataplane.program import schema
 
+_OF_ALL = frozenset({schema.CLUSTER_IP_ONLY_BLOCKS})
+"""What is in these depends on all Services and the node."""
 _SPECS = {spec.name: spec for spec in schema.set_specs(counters=False)}
 
 
@@ -75,7 +77,8 @@ def deviations_of_service(key: ObjectKey, state: ServiceState, family: Family, f
     desired = DesiredImage(family)
     desired.update({key: state}, found)
     wanted = desired.image
-    delta = diff_keys({name: sorted(elements) for name, elements in wanted.items()}, wanted, found)
+    keys = {name: sorted(elements) for name, elements in wanted.items() if name not in _OF_ALL}
+    delta = diff_keys(keys, wanted, found)
     return [
         _deviation(family, name, each, wanted, found, str(key))
         for name, keys in _touched(delta.puts, delta.deletes)

@@ -6,6 +6,7 @@ from nodeagent.diagnosis.explain.kernel import NodeFault, Probe, ProbeResult, St
 from nodeagent.diagnosis.explain.reservations import reservations
 from nodeagent.diagnosis.explain.service import explain_service
 from nodeagent.diagnosis.explain.service_facts import Facts
+from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Problem
 from nodeagent.model.problem_subjects import TO_ENDPOINTS
 from nodeagent.proxy.translate.context import Context
@@ -68,6 +69,17 @@ def test_a_service_whose_names_this_node_answers(names_at: tuple[str, ...], port
     found = explain_service(Facts(service=service, slices=[], context=context, state=state, names_at=names_at))
     assert found.verdict.startswith(says)
     assert found.healthy == says.startswith("healthy")
+
+
+def test_a_node_of_one_family_answers_names_at_its_addresses_of_that_family() -> None:
+    port = service_port(53, name="dns")
+    service = make_service("kube-dns", "10.96.0.10", "fd00:10:96::a", ports=(port,))
+    context = Context(node_name="node-a", families=(Family.IPV4,))
+    translator = Translator()
+    translator.update(World(service), None, context)
+    (state,) = translator.states.values()
+    found = explain_service(Facts(service=service, slices=[], context=context, state=state, names_at=("10.96.0.10",)))
+    assert found.verdict == "healthy: this node answers its names itself"
 
 
 def test_an_endpoint_of_two_protocols_is_one() -> None:

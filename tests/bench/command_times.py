@@ -1,0 +1,147 @@
+"""How long each command takes on a node with many Services: a table, and exit code 1 where a bound is broken.
+
+    python tests/bench/command_times.py [--services 1000,10000] [--runs 3]
+
+As root. Each command is a process of its own, as for a user; its best run counts. Bounds are for a machine that counts to COUNT in
+REFERENCE_SECONDS, and grow with the time that this one takes.
+"""
+
+import argparse
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from nodeagent.lab.net.network_namespaces import create_namespaces, namespace_name, remove_namespace
+
+ROOT = Path(__file__).parents[2]
+NODEAGENT = (sys.executable, "-m", "nodeagent")
+SERVICE, ADDRESS = "ns-01/svc-00001", "10.96.0.2"
+COUNT, REFERENCE_SECONDS = 5_000_000, 0.16
+BOUNDS, PROBING_SECONDS = {1000: 1.0, 10000: 3.0}, 5.0
+"""Services → seconds; of commands that connect to endpoints."""
+ENDPOINTS = 10
+START_SECONDS = 120.0
+COMMANDS = {
+    "explain": ("explain",),
+    "explain SERVICE --no-probe": ("explain", SERVICE, "--no-probe"),
+    "explain ADDRESS --no-probe": ("explain", ADDRESS, "--no-probe"),
+    "explain SERVICE": ("explain", SERVICE),
+    "explain --probe": ("explain", "--probe"),
+    "check": ("check",),
+    "problems": ("problems",),
+    "trace ADDRESS": ("trace", "192.0.2.1", f"{ADDRESS}:80"),
+    "trace SERVICE": ("trace", "192.0.2.1", SERVICE),
+    "show": ("show",),
+    "show SERVICE": ("show", SERVICE),
+    "diff": ("diff",),
+    "journal": ("journal",),
+    "log-level": ("log-level",),
+    "plan": ("plan", "DIRECTORY"),
+    "version": ("version",),
+}
+WITHOUT_AGENT = frozenset({"version", "trace ADDRESS", "show", "show SERVICE"})
+PROBING = frozenset({"explain SERVICE", "explain --probe"})
+
+
+@contextmanager
+def node() -> Iterator[str]:
+    """A network namespace whose interface leads everywhere, to a gateway that drops all."""
+    name = namespace_name(os.getpid(), secrets.token_hex(3), "node")
+    create_namespaces([name])
+    try:
+        for command in (
+            "link set lo up",
+            "link add out type veth peer name far",
+            "link set far up",
+            "link set out up",
+            "address add 192.0.2.1/24 dev out",
+            "neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev out nud permanent",
+            "route add default via 192.0.2.2 dev out",
+        ):
+            subprocess.run(["ip", "-n", name, *command.split()], check=True)
+        yield name
+    finally:
+        remove_namespace(name)
+
+
+@contextmanager
+def agent(namespace: str, manifests: Path, place: Path) -> Iterator[None]:
+    """An agent that is ready."""
+    flags = ("--node-name", "node-0", "--cluster-cidr", "10.128.0.0/9", "--socket", str(place), "--families", "IPv4")
+    argv = ["ip", "netns", "exec", namespace, *NODEAGENT, "run", "--manifests", str(manifests), *flags]
+    process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert process.stdout is not None
+        end = time.monotonic() + START_SECONDS
+        while " ready: " not in process.stdout.readline():
+            if process.poll() is not None or time.monotonic() > end:
+                raise SystemExit("the agent did not become ready")
+        yield
+    finally:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=START_SECONDS)
+
+
+def seconds_of(namespace: str, arguments: tuple[str, ...], runs: int) -> tuple[float, str]:
+    """The best run, and the first line."""
+    best, line = float("inf"), ""
+    for _ in range(runs):
+        begun = time.perf_counter()
+        argv = ["ip", "netns", "exec", namespace, *NODEAGENT, *arguments]
+        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+        best = min(best, time.perf_counter() - begun)
+        line = (done.stdout or done.stderr).partition("\n")[0]
+    return best, line
+
+
+def slowness() -> float:
+    """How many times as long as on the reference this machine takes now; at least 1."""
+    begun = time.perf_counter()
+    number = 0
+    while number < COUNT:
+        number += 1
+    return max(1.0, (time.perf_counter() - begun) / REFERENCE_SECONDS)
+
+
+def measure(services: int, runs: int) -> bool:
+    """Prints a table; whether all bounds hold."""
+    slow, good = min(slowness() for _ in range(3)), True
+    print(f"{services} Services with {ENDPOINTS} endpoints each; bounds x {slow:.2f}, as slow as this machine is")
+    with tempfile.TemporaryDirectory() as directory, node() as namespace:
+        manifests, place = Path(directory, "manifests"), Path(directory, "agent.sock")
+        generate = [sys.executable, str(ROOT / "tests/bench/generate_manifests.py"), "--services", str(services)]
+        subprocess.run(
+            [*generate, "--endpoints", str(ENDPOINTS), "--out", str(manifests)], check=True, stdout=subprocess.DEVNULL
+        )
+        with agent(namespace, manifests, place):
+            for name, arguments in COMMANDS.items():
+                asked = tuple(str(manifests) if one == "DIRECTORY" else one for one in arguments)
+                socket = () if name in WITHOUT_AGENT else ("--socket", str(place))
+                took, line = seconds_of(namespace, (*asked, *socket), runs)
+                bound = (PROBING_SECONDS if name in PROBING else BOUNDS[services]) * slow
+                good &= took <= bound
+                print(
+                    f"  {name:28} {took:6.2f} s  of {bound:5.2f}  {'ok' if took <= bound else 'TOO LONG':8}  {line[:70]}",
+                    flush=True,
+                )
+    return good
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--services", default="1000,10000")
+    parser.add_argument("--runs", type=int, default=3)
+    options = parser.parse_args()
+    good = [measure(int(count), options.runs) for count in options.services.split(",")]
+    sys.exit(0 if all(good) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Under each configuration that changes what exists, the first line of every command says that all is well, and it exits 0.
+
+Around each stands a connection that works. The control is a fault of the objects, which `explain` and `problems` then name.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nodeagent.lab.net.topology import POD_CIDRS, SERVICE_CIDRS
+from nodeagent.model.addresses import Family, Protocol
+from nodeagent.model.objects import ServiceSpec
+from tests.harness.cluster import NODE, TARGET_PORT, Cluster, cluster_ips
+from tests.harness.objects import make_service, make_slices, service_port
+from tests.harness.warm_start import WarmLauncher
+from tests.netns.commands.following import Told, wait_for
+
+pytestmark = pytest.mark.kernel
+
+VIP = ("198.51.100.9", "2001:db8:100::9")
+NODE_PORT = 30080
+PODS = ("--cluster-cidr", ",".join(POD_CIDRS))
+NAMES = ("--dns", "--dns-listen", ",".join(cluster_ips(9)), "--dns-upstreams", "127.0.0.1:9")
+BOTH = (Family.IPV4, Family.IPV6)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """flags: of the agent. families: of what is served. names: whether the node answers them itself."""
+
+    flags: Sequence[str]
+    families: Sequence[Family] = BOTH
+    names: bool = False
+
+
+SETTINGS = {
+    "defaults": Setting(PODS),
+    "IPv4 only": Setting((*PODS, "--families", "IPv4"), BOTH[:1]),
+    "IPv6 only": Setting((*PODS, "--families", "IPv6"), BOTH[1:]),
+    "no service interface": Setting((*PODS, "--service-interface=false")),
+    "names": Setting((*PODS, *NAMES), names=True),
+    "names of IPv4 only": Setting(
+        (*PODS, *NAMES[:2], cluster_ips(9)[0], *NAMES[3:], "--families", "IPv4"), BOTH[:1], names=True
+    ),
+    "plain tables": Setting((*PODS, "--table-ownership", "plain")),
+    "owned tables": Setting((*PODS, "--table-ownership", "owned")),
+    "no ranges of pods": Setting(()),
+    "pods by their bridge": Setting(("--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", "cni0")),
+    "pods by the names of interfaces": Setting(
+        ("--detect-local-mode", "InterfaceNamePrefix", "--pod-interface-name-prefix", "cni")
+    ),
+    "every source rewritten": Setting((*PODS, "--masquerade-all")),
+    "ranges of Services": Setting((*PODS, "--service-cidr", ",".join(SERVICE_CIDRS))),
+    "node ports at every address": Setting((*PODS, "--nodeport-addresses", "all")),
+    "node ports at one range": Setting((*PODS, "--nodeport-addresses", "192.168.0.0/24,2001:db8::/64")),
+    "no external IPs": Setting((*PODS, "--external-ips=false")),
+    "no metrics, no health": Setting((*PODS, "--metrics-bind-address=", "--healthz-bind-address=")),
+}
+SERVICES = ("web", "far", "both", "ported", "balanced", "sticky", "local")
+VERDICTS = frozenset({"check", "explain", "problems", "trace"})
+
+
+@pytest.fixture(scope="module")
+def objects(cluster: Cluster) -> Cluster:
+    """Each kind of Service, with endpoints."""
+    world = cluster.world
+    for pod in ("web-0", "far-0"):
+        world[pod].serve(TARGET_PORT)
+    homes = {"web-0": NODE, "far-0": "node-b"}
+    kinds = {
+        "web": (("web-0",), ServiceSpec()),
+        "far": (("far-0",), ServiceSpec()),
+        "both": (("web-0", "far-0"), ServiceSpec()),
+        "ported": (("web-0",), ServiceSpec()),
+        "balanced": (("web-0",), ServiceSpec(external_traffic_policy="Local")),
+        "sticky": (("web-0",), ServiceSpec(session_affinity="ClientIP")),
+        "local": (("web-0",), ServiceSpec(internal_traffic_policy="Local")),
+    }
+    for number, (name, (pods, spec)) in enumerate(kinds.items(), start=1):
+        port = service_port(80, name="http", node_port=NODE_PORT if name == "ported" else 0)
+        balancers = VIP if name == "balanced" else ()
+        service = make_service(name, *cluster_ips(number), ports=(port,), load_balancer_ips=balancers, spec=spec)
+        places = [(world[pod].addresses, homes[pod]) for pod in pods]
+        cluster.manifests.put(*make_slices(service, places, target_port=TARGET_PORT), service)
+    return cluster
+
+
+def commands(socket: str, setting: Setting) -> dict[str, tuple[str, ...]]:
+    """Each command with what it needs here."""
+    at = ("--socket", socket)
+    asked = cluster_ips(1)[0 if Family.IPV4 in setting.families else 1]
+    source = {Family.IPV4: "10.244.1.200", Family.IPV6: "fd00:244:1::c8"}[setting.families[0]]
+    return {
+        "check": ("check", *at),
+        "explain": ("explain", "--probe", *at),
+        **{
+            f"explain {name}": ("explain", name, *at)
+            for name in (SERVICES if setting is SETTINGS["defaults"] else SERVICES[:1])
+        },
+        "explain by address": ("explain", asked, *at),
+        "problems": ("problems", *at),
+        "trace": ("trace", source, f"{asked}:80" if ":" not in asked else f"[{asked}]:80"),
+        "diff": ("diff", *at),
+        "show": ("show",),
+        "journal": ("journal", *at),
+        "log-level": ("log-level", *at),
+    }
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_all_is_well(objects: Cluster, warm_launcher: WarmLauncher, tmp_path: Path, name: str) -> None:
+    setting = SETTINGS[name]
+    told = Told(objects, warm_launcher, tmp_path)
+    names = make_service("kube-dns", *cluster_ips(9), ports=(service_port(53, Protocol.UDP, name="dns"),))
+    if setting.names:
+        objects.manifests.put(names)
+    agent = objects.start_agent(*setting.flags, f"--socket={told.socket}")
+    try:
+        for family in setting.families:
+            asked = told.world["caller"].ask(cluster_ips(1)[family is Family.IPV6], 80).only
+            assert asked.failure is None
+        wait_for(lambda: "healthy" in told.run("problems", "--socket", str(told.socket)).stdout, lambda: name)
+        if setting.names:
+            assert told.explain("kube-dns") == (0, "healthy: this node answers its names itself")
+        wrong = {}
+        for command, arguments in commands(str(told.socket), setting).items():
+            done = told.run(*arguments)
+            line = (done.stdout or done.stderr).partition("\n")[0]
+            good = line.startswith(("healthy", "arrives: ")) if command.split()[0] in VERDICTS else True
+            if done.returncode or not good or "not known" in line or "as far as" in line:
+                wrong[command] = (done.returncode, line)
+        assert wrong == {}
+    finally:
+        agent.stop()
+        objects.manifests.remove(names)
+        told.world.run(NODE, ["sh", "-c", "nft flush ruleset; ip link del nodeagent0"], check=False)
