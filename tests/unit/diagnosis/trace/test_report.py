@@ -405,8 +405,7 @@ def test_a_host_that_a_bridge_keeps_apart_by_vlans_gets_nothing_and_sends_nothin
     assert told.startswith("fails in 1/2 of all cases (dropped): ")
     assert "to 10.244.1.10: 10.244.1.10 is in another VLAN" in told
     told = report(node, "10.244.1.5", routes=Routes(other_vlans=frozenset({"10.244.1.5"}))).verdict
-    assert told.startswith("dropped: ")
-    assert "10.244.1.5 is in another VLAN; add it" in told
+    assert (told[:9], told[-37:]) == ("dropped: ", "10.244.1.5 is in another VLAN; add it")
     assert report(node, "203.0.113.9").arrives
 
 
