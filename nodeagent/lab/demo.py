@@ -21,6 +21,7 @@ from types import FrameType
 import yaml
 from rich.console import Console
 
+from nodeagent.lab import supervisor_messages as messages
 from nodeagent.lab.api import Access, Api
 from nodeagent.lab.caller import Line, ask, conversation, start, take_down
 from nodeagent.lab.directory import LabDirectory
@@ -29,17 +30,6 @@ from nodeagent.lab.lab_plan import CLIENT, PROGRAMS, Settings, caller_name, node
 from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.net.survey import evenness
 from nodeagent.lab.report_tables import fault_table, listed_counts, shortcomings, table
-from nodeagent.lab.supervisor_messages import (
-    Connect,
-    Connected,
-    FaultReport,
-    GetStatus,
-    InjectFault,
-    Locate,
-    MemberPlace,
-    ServiceStatus,
-    Status,
-)
 from nodeagent.model.addresses import endpoint_text
 from nodeagent.runtime.interrupts import prompt_signal_handling
 
@@ -149,11 +139,11 @@ class Demo:
             created = api.call("POST", SERVICES, yaml.safe_load(MANIFEST))
         return f"service/{created['metadata']['name']} created"
 
-    def _await_shop(self) -> ServiceStatus:
+    def _await_shop(self) -> messages.ServiceStatus:
         """Waits until the Service has its addresses and is programmed everywhere. Returns it."""
         began = time.monotonic()
         while time.monotonic() < began + PATIENCE:
-            status = ask(self._directory, GetStatus(), Status)
+            status = ask(self._directory, messages.GetStatus(), messages.Status)
             shop = next((service for service in status.services if service.name == SERVICE), None)
             wanted = 2 * NODES * PODS
             if (
@@ -168,7 +158,7 @@ class Demo:
 
     def _call_by_name(self) -> None:
         """Connects by name from a pod, with the resolv.conf that Kubernetes writes."""
-        place = ask(self._directory, Locate(caller_name(1)), MemberPlace)
+        place = ask(self._directory, messages.Locate(caller_name(1)), messages.MemberPlace)
         self._head(f"/etc/resolv.conf of the pods; {caller_name(1)} calls {SERVICE} by its names")
         self._print(Path(place.resolv_conf).read_text().rstrip(), style="dim")
         result = subprocess.run(
@@ -178,13 +168,15 @@ class Demo:
             raise LabError(f"no call by name: {(result.stderr.strip().splitlines() or ['no reason given'])[-1]}")
         self._print(result.stdout.rstrip(), style="green")
 
-    def _connect(self, shop: ServiceStatus) -> None:
+    def _connect(self, shop: messages.ServiceStatus) -> None:
         """Connects from everywhere to every address."""
         self._head(f"{CONNECTIONS // 4} connections on each way to {SERVICE}")
         rows, total = [], Counter[str]()
         for client, who in ((caller_name(1), "a pod"), (node_name(2), "a node"), (CLIENT, "outside")):
             for address, port in reachable(shop, client):
-                answer = ask(self._directory, Connect(client, address, port, CONNECTIONS // 4), Connected)
+                answer = ask(
+                    self._directory, messages.Connect(client, address, port, CONNECTIONS // 4), messages.Connected
+                )
                 self._connections += CONNECTIONS // 4
                 self._failed += sum(answer.failures.values())
                 if answer.failures:
@@ -203,7 +195,7 @@ class Demo:
 
     def _show(self) -> None:
         """Prints what the kernel of a node holds."""
-        place = ask(self._directory, Locate(node_name(1)), MemberPlace)
+        place = ask(self._directory, messages.Locate(node_name(1)), messages.MemberPlace)
         command = ["ip", "netns", "exec", place.namespace, sys.executable, "-m", "nodeagent", "show"]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode:
@@ -217,7 +209,7 @@ class Demo:
         reports = []
         for kind, what in FAULTS.items():
             self.say(f"  {what}")
-            reports.append(self._report(InjectFault(kind, SERVICE, rate=RATE)))
+            reports.append(self._report(messages.InjectFault(kind, SERVICE, rate=RATE)))
         self.say(f"{sum(report.attempts for report in reports)} connections meanwhile:")
         self._print(fault_table(reports))
         self._connections += sum(report.attempts for report in reports)
@@ -225,10 +217,10 @@ class Demo:
         if wrong := shortcomings(reports):
             raise LabError(wrong)
 
-    def _report(self, request: InjectFault) -> FaultReport:
+    def _report(self, request: messages.InjectFault) -> messages.FaultReport:
         with conversation(self._directory, request) as answers:
             for answer in answers:
-                if isinstance(answer, FaultReport):
+                if isinstance(answer, messages.FaultReport):
                     return answer
         raise LabError("the lab ended")
 
@@ -240,7 +232,7 @@ def address_owners(settings: Settings) -> dict[str, str]:
     return owners | {address: node.name for node in topology.nodes for address in node.pod_gateways}
 
 
-def reachable(service: ServiceStatus, client: str) -> Iterator[tuple[str, int]]:
+def reachable(service: messages.ServiceStatus, client: str) -> Iterator[tuple[str, int]]:
     """Yields where a client connects to: from outside node ports and load balancers, from inside also ClusterIPs."""
     for place in service.addresses:
         address, _, port = place.removesuffix("/TCP").rpartition(":")

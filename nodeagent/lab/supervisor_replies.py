@@ -6,26 +6,12 @@ import time
 from collections.abc import AsyncGenerator
 
 from nodeagent.lab import lab_status
+from nodeagent.lab import supervisor_messages as messages
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.directory import LabDirectory
 from nodeagent.lab.lab_thread import Work
 from nodeagent.lab.load_generator import ClusterLoad, check_rate, find_service, paths_to, stopped_at_exit
 from nodeagent.lab.net.network_namespaces import LabError
-from nodeagent.lab.supervisor_messages import (
-    Connect,
-    Connected,
-    GetLog,
-    GetStatus,
-    InjectFault,
-    Locate,
-    LogLines,
-    MemberPlace,
-    Reply,
-    Request,
-    StartLoad,
-    Status,
-    TakeDown,
-)
 from nodeagent.lab.trial import carry_out
 from nodeagent.model.addresses import Protocol
 
@@ -41,30 +27,30 @@ class Replies:
         self._directory = directory
         self._started = time.monotonic()
 
-    def to(self, request: Request) -> AsyncGenerator[Reply, None]:
+    def to(self, request: messages.Request) -> AsyncGenerator[messages.Reply, None]:
         """Returns all replies; closing the generator ends the request. Raises LabError; ValueError for an invalid
         request."""
         match request:
-            case GetStatus():
+            case messages.GetStatus():
                 return self._status()
-            case Locate():
+            case messages.Locate():
                 return self._locate(request)
-            case GetLog():
+            case messages.GetLog():
                 return self._log(request)
-            case StartLoad():
+            case messages.StartLoad():
                 return self._load(request)
-            case Connect():
+            case messages.Connect():
                 return self._connect(request)
-            case InjectFault():
+            case messages.InjectFault():
                 return carry_out(request, self._cluster, self._work, self._cluster.faults)
-            case TakeDown():
+            case messages.TakeDown():
                 raise LabError("TakeDown is answered by the supervisor itself")
 
-    async def _status(self) -> AsyncGenerator[Reply, None]:
+    async def _status(self) -> AsyncGenerator[messages.Reply, None]:
         cluster = self._cluster
 
-        def look() -> Status:
-            return Status(
+        def look() -> messages.Status:
+            return messages.Status(
                 cluster.settings,
                 os.getpid(),
                 time.monotonic() - self._started,
@@ -78,25 +64,27 @@ class Replies:
 
         yield await self._work(look)
 
-    async def _locate(self, request: Locate) -> AsyncGenerator[Reply, None]:
+    async def _locate(self, request: messages.Locate) -> AsyncGenerator[messages.Reply, None]:
         namespace = await self._work(lambda: self._cluster.namespace_of(request.member))
         is_pod = request.member in self._cluster.pods or request.member in self._cluster.callers
         resolv_conf = self._directory.resolv_conf if is_pod and self._cluster.settings.dns else ""
-        yield MemberPlace(namespace, self._cluster.kubeconfig_of(request.member), str(resolv_conf))
+        yield messages.MemberPlace(namespace, self._cluster.kubeconfig_of(request.member), str(resolv_conf))
         await asyncio.Event().wait()
 
-    async def _connect(self, request: Connect) -> AsyncGenerator[Reply, None]:
-        def connect() -> Connected:
+    async def _connect(self, request: messages.Connect) -> AsyncGenerator[messages.Reply, None]:
+        def connect() -> messages.Connected:
             self._cluster.namespace_of(request.member)
             member, protocol = self._cluster.world[request.member], Protocol[request.protocol]
             began = time.monotonic()
             survey = member.ask(request.address, request.port, protocol, count=request.count, timeout=request.timeout)
             failures = {failure.value: count for failure, count in survey.failures.items()}
-            return Connected(dict(survey.names), failures, tuple(sorted(survey.peers)), time.monotonic() - began)
+            return messages.Connected(
+                dict(survey.names), failures, tuple(sorted(survey.peers)), time.monotonic() - began
+            )
 
         yield await self._work(connect)
 
-    async def _load(self, request: StartLoad) -> AsyncGenerator[Reply, None]:
+    async def _load(self, request: messages.StartLoad) -> AsyncGenerator[messages.Reply, None]:
         cluster = self._cluster
         check_rate(request.rate)
 
@@ -109,7 +97,7 @@ class Replies:
                 await asyncio.sleep(request.every)
                 yield await self._work(load.sample)
 
-    async def _log(self, request: GetLog) -> AsyncGenerator[Reply, None]:
+    async def _log(self, request: messages.GetLog) -> AsyncGenerator[messages.Reply, None]:
         control = self._cluster.control
         processes = self._cluster.agents | (control.processes if control is not None else {})
         process = processes.get(request.member)
@@ -119,7 +107,7 @@ class Replies:
         while True:
             lines = process.lines[seen:]
             seen += len(lines)
-            yield LogLines(lines)
+            yield messages.LogLines(lines)
             if not request.follow:
                 return
             await asyncio.sleep(FOLLOW_EVERY)

@@ -8,18 +8,7 @@ is removed unless another manager owns it.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nodeagent.apiserver.machinery.schema.fieldsets import (
-    EMPTY,
-    FieldSet,
-    Path,
-    differences,
-    from_fields_v1,
-    overlay,
-    remove_fields,
-    set_fields,
-    to_fields_v1,
-    without_children,
-)
+from nodeagent.apiserver.machinery.schema import fieldsets
 from nodeagent.kinds.description.documents import Document
 from nodeagent.kinds.description.shapes import Struct
 
@@ -38,14 +27,14 @@ class Manager:
 class Ownership:
     """The fields that one manager owns, and the time of its last change (RFC 3339)."""
 
-    fields: FieldSet
+    fields: fieldsets.FieldSet
     time: str
 
 
 class ApplyConflict(Exception):
     """Other managers own fields that the configuration changes: (manager, path) of each."""
 
-    def __init__(self, conflicts: list[tuple[Manager, Path]]) -> None:
+    def __init__(self, conflicts: list[tuple[Manager, fieldsets.Path]]) -> None:
         super().__init__(f"{len(conflicts)} conflicts")
         self.conflicts = conflicts
 
@@ -54,7 +43,7 @@ def read_entries(document: Document) -> dict[Manager, Ownership]:
     """Returns the owners recorded in an object; entries in another format are dropped."""
     owners: dict[Manager, Ownership] = {}
     for entry in document.get("metadata", {}).get("managedFields") or []:
-        fields = from_fields_v1(entry.get("fieldsV1") or {})
+        fields = fieldsets.from_fields_v1(entry.get("fieldsV1") or {})
         if fields and entry.get("operation"):
             manager = Manager(
                 entry["operation"], entry.get("manager", ""), entry.get("apiVersion", ""), entry.get("subresource", "")
@@ -75,7 +64,7 @@ def write_entries(document: Document, owners: Mapping[Manager, Ownership]) -> No
             "apiVersion": manager.api_version,
             **({"time": held.time} if held.time else {}),
             "fieldsType": "FieldsV1",
-            "fieldsV1": to_fields_v1(held.fields),
+            "fieldsV1": fieldsets.to_fields_v1(held.fields),
         }
         if manager.subresource:
             entry["subresource"] = manager.subresource
@@ -96,13 +85,13 @@ def track_update(struct: Struct, live: Document, new: Document, manager: Manager
         owners = {who: Ownership(held.fields, min(held.time, now)) for who, held in read_entries(new).items()}
     else:
         owners = read_entries(live)
-    changed, removed = differences(struct, live, new)
+    changed, removed = fieldsets.differences(struct, live, new)
     if changed or removed:
         for other, held in list(owners.items()):
             if other != manager:
-                owners[other] = Ownership(without_children(held.fields - changed, removed), held.time)
-        held_before = owners[manager].fields if manager in owners else EMPTY
-        mine = without_children(held_before | changed, removed)
+                owners[other] = Ownership(fieldsets.without_children(held.fields - changed, removed), held.time)
+        held_before = owners[manager].fields if manager in owners else fieldsets.EMPTY
+        mine = fieldsets.without_children(held_before | changed, removed)
         owners[manager] = Ownership(mine, now)
     write_entries(new, owners)
 
@@ -122,16 +111,18 @@ def apply(
 
     Raises ApplyConflict if another manager owns a field that the configuration would change, unless `force` is set.
     """
-    claimed = frozenset(path for path in set_fields(struct, configuration) if path[0] != f"f:{reset}")
+    claimed = frozenset(path for path in fieldsets.set_fields(struct, configuration) if path[0] != f"f:{reset}")
     base = live or {}
     owners = read_entries(base)
-    result: Document = overlay(struct, base, configuration)
+    result: Document = fieldsets.overlay(struct, base, configuration)
     result = {key: value for key, value in result.items() if key not in ("kind", "apiVersion")}
-    before = owners[manager].fields if manager in owners else EMPTY
-    held_by_others: FieldSet = frozenset().union(*(held.fields for who, held in owners.items() if who != manager))
+    before = owners[manager].fields if manager in owners else fieldsets.EMPTY
+    held_by_others: fieldsets.FieldSet = frozenset().union(
+        *(held.fields for who, held in owners.items() if who != manager)
+    )
     dropped = before - claimed - held_by_others
-    result = remove_fields(struct, result, dropped, claimed | held_by_others)
-    changed, _ = differences(struct, base, result)
+    result = fieldsets.remove_fields(struct, result, dropped, claimed | held_by_others)
+    changed, _ = fieldsets.differences(struct, base, result)
     conflicts = [
         (other, path)
         for other, held in sorted(owners.items())

@@ -13,34 +13,7 @@ from nodeagent.diagnosis.simulator.spelling import UNKNOWN, Field, Form, loaded_
 from nodeagent.model.addresses import pack_address, unpack_address
 from nodeagent.proxy.dataplane.image.image import TableImage
 from nodeagent.proxy.dataplane.program.schema import SetSpec
-from nodeagent.wire.netlink.nf_tables.expressions import (
-    Cmp,
-    Code,
-    Ct,
-    CtKey,
-    Dnat,
-    Expression,
-    FibType,
-    Immediate,
-    Lookup,
-    LookupVerdict,
-    Mask,
-    Masquerade,
-    Meta,
-    MetaKey,
-    MetaSet,
-    OneOf,
-    Payload,
-    PayloadBase,
-    Random,
-    Reject,
-    SocketWildcard,
-    Unreadable,
-    Untracked,
-    UpdateMap,
-    Verdict,
-    native_u32,
-)
+from nodeagent.wire.netlink.nf_tables import expressions as nft
 from nodeagent.wire.netlink.uapi.nfnetlink_conntrack import IPS_DST_NAT
 from nodeagent.wire.netlink.uapi.rtnetlink import RTN_LOCAL, RTN_UNICAST
 
@@ -96,7 +69,7 @@ class Machine:
     translated: bool = False
     masqueraded: bool = False
     untracked: bool = False
-    rejected: Reject | None = None
+    rejected: nft.Reject | None = None
     probability: Fraction = Fraction(1)
     learned: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
     words: list[str] = field(default_factory=list)
@@ -105,22 +78,30 @@ class Machine:
     _registers: bytearray = field(default_factory=lambda: bytearray(_REGISTER_BYTES))
     _fields: dict[int, Field] = field(default_factory=dict)
 
-    def execute(self, expression: Expression) -> Verdict | None:
+    def execute(self, expression: nft.Expression) -> nft.Verdict | None:
         """Returns the verdict if an expression ends the rule, else None. Raises RuleEnds, RuleUnclear, ChoiceNeeded."""
         match expression:
-            case Payload() | Meta() | Ct() | FibType() | SocketWildcard() | Immediate() | Random():
+            case (
+                nft.Payload()
+                | nft.Meta()
+                | nft.Ct()
+                | nft.FibType()
+                | nft.SocketWildcard()
+                | nft.Immediate()
+                | nft.Random()
+            ):
                 self._load(expression)
-            case Cmp() | Lookup() | OneOf():
+            case nft.Cmp() | nft.Lookup() | nft.OneOf():
                 if not self._matches(expression):
                     raise RuleEnds
-            case Untracked():
+            case nft.Untracked():
                 self.untracked = True
                 self.words.append("notrack")
-            case MetaSet() | Mask() | UpdateMap():
+            case nft.MetaSet() | nft.Mask() | nft.UpdateMap():
                 self._write(expression)
-            case Verdict() | LookupVerdict() | Dnat() | Masquerade() | Reject():
+            case nft.Verdict() | nft.LookupVerdict() | nft.Dnat() | nft.Masquerade() | nft.Reject():
                 return self._end(expression)
-            case Unreadable(name):
+            case nft.Unreadable(name):
                 self.words.append(name if expression.harmless else f"cannot be evaluated: {name}")
                 if not expression.harmless:
                     raise RuleUnclear
@@ -130,30 +111,33 @@ class Machine:
         """Returns whether the node has the address."""
         return pack_address(address) in self.sets.local
 
-    def _load(self, expression: Payload | Meta | Ct | FibType | SocketWildcard | Immediate | Random) -> None:
+    def _load(
+        self,
+        expression: nft.Payload | nft.Meta | nft.Ct | nft.FibType | nft.SocketWildcard | nft.Immediate | nft.Random,
+    ) -> None:
         match expression:
-            case Payload():
+            case nft.Payload():
                 data = self._header_bytes(expression)
-            case Meta(_, key):
+            case nft.Meta(_, key):
                 data = self._metadata(key)
-            case Ct(_, key):
+            case nft.Ct(_, key):
                 data = self._connection(key)
-            case FibType(_, source):
+            case nft.FibType(_, source):
                 address = self.packet.source if source else self.destination
-                data = native_u32(RTN_LOCAL if self.is_local(address) else RTN_UNICAST)
-            case SocketWildcard():
+                data = nft.native_u32(RTN_LOCAL if self.is_local(address) else RTN_UNICAST)
+            case nft.SocketWildcard():
                 data = self._socket()
-            case Immediate(_, data):
+            case nft.Immediate(_, data):
                 pass
-            case Random(_, modulus, offset):
-                data = native_u32(self._choose(modulus) + offset)
+            case nft.Random(_, modulus, offset):
+                data = nft.native_u32(self._choose(modulus) + offset)
                 self.words.append(f"one of {modulus} at random: {spell(Form.SLOT, data)}")
         self._store(expression.reg, data)
-        if not isinstance(expression, Immediate | Random):
+        if not isinstance(expression, nft.Immediate | nft.Random):
             self._fields[expression.reg] = loaded_field(expression)
 
-    def _header_bytes(self, expression: Payload) -> bytes:
-        if expression.base is PayloadBase.NETWORK:
+    def _header_bytes(self, expression: nft.Payload) -> bytes:
+        if expression.base is nft.PayloadBase.NETWORK:
             header = network_header(self.packet, self.destination)
         else:
             header = transport_header(self.packet, self.port)
@@ -172,33 +156,33 @@ class Machine:
             raise RuleEnds
         return b"\0"
 
-    def _metadata(self, key: MetaKey) -> bytes:
+    def _metadata(self, key: nft.MetaKey) -> bytes:
         match key:
-            case MetaKey.PRIORITY:
-                return native_u32(self.priority)
-            case MetaKey.L4PROTO:
+            case nft.MetaKey.PRIORITY:
+                return nft.native_u32(self.priority)
+            case nft.MetaKey.L4PROTO:
                 return bytes((self.packet.protocol,))
-            case MetaKey.IIF:
-                return native_u32(_SOME_INTERFACE if self.iif else 0)
-            case MetaKey.NFTRACE:
+            case nft.MetaKey.IIF:
+                return nft.native_u32(_SOME_INTERFACE if self.iif else 0)
+            case nft.MetaKey.NFTRACE:
                 return b"\0"
-            case MetaKey.IIFNAME:
+            case nft.MetaKey.IIFNAME:
                 return self.iif.encode().ljust(_IFNAMSIZ, b"\0")
-            case MetaKey.OIFNAME:
+            case nft.MetaKey.OIFNAME:
                 return self.oif.encode().ljust(_IFNAMSIZ, b"\0")
 
-    def _connection(self, key: CtKey) -> bytes:
+    def _connection(self, key: nft.CtKey) -> bytes:
         """Returns a value of the original direction: the packet as it arrived."""
         match key:
-            case CtKey.STATUS:
-                return native_u32(self.status)
-            case CtKey.PROTOCOL:
+            case nft.CtKey.STATUS:
+                return nft.native_u32(self.status)
+            case nft.CtKey.PROTOCOL:
                 return bytes((self.packet.protocol,))
-            case CtKey.PROTO_DST:
+            case nft.CtKey.PROTO_DST:
                 return self.packet.destination_port.to_bytes(2, "big")
-            case CtKey.SRC_IP | CtKey.SRC_IP6:
+            case nft.CtKey.SRC_IP | nft.CtKey.SRC_IP6:
                 return pack_address(self.packet.source)
-            case CtKey.DST_IP | CtKey.DST_IP6:
+            case nft.CtKey.DST_IP | nft.CtKey.DST_IP6:
                 return pack_address(self.packet.destination)
 
     def _choose(self, modulus: int) -> int:
@@ -209,26 +193,26 @@ class Machine:
         self.probability /= modulus
         return number
 
-    def _matches(self, expression: Cmp | Lookup | OneOf) -> bool:
+    def _matches(self, expression: nft.Cmp | nft.Lookup | nft.OneOf) -> bool:
         match expression:
-            case Cmp(reg, data, invert):
+            case nft.Cmp(reg, data, invert):
                 held = self._read(reg, len(data))
                 label = self._fields.get(reg, UNKNOWN)
                 matched = (held == data) is not invert
                 instead = "" if matched else f" (is {label.spell(held)})"
                 self.words.append(f"{label.name} {'!=' if invert else '=='} {label.spell(data)}{instead}")
-            case OneOf(reg, values, _):
+            case nft.OneOf(reg, values, _):
                 self.lookups += 1
                 held = self._read(reg, len(values[0]))
                 label = self._fields.get(reg, UNKNOWN)
                 matched = held in values
                 among = ", ".join(map(label.spell, values))
                 self.words.append(f"{label.name} {label.spell(held)} {'is' if matched else 'is not'} in {{ {among} }}")
-            case Lookup():
+            case nft.Lookup():
                 matched = self._look_up(expression)
         return matched
 
-    def _look_up(self, expression: Lookup) -> bool:
+    def _look_up(self, expression: nft.Lookup) -> bool:
         self.lookups += 1
         spec = self.sets.specs[expression.set]
         family = self.packet.family
@@ -256,24 +240,24 @@ class Machine:
                 return value
         return None
 
-    def _write(self, expression: MetaSet | Mask | UpdateMap) -> None:
+    def _write(self, expression: nft.MetaSet | nft.Mask | nft.UpdateMap) -> None:
         match expression:
-            case MetaSet(_, MetaKey.NFTRACE):
+            case nft.MetaSet(_, nft.MetaKey.NFTRACE):
                 self.words.append("meta nftrace set")
-            case MetaSet(reg, _):
+            case nft.MetaSet(reg, _):
                 data = self._read(reg, 4)
                 self.priority = int.from_bytes(data, sys.byteorder)
                 self.words.append(f"meta priority set {spell(Form.CLASS, data)}")
-            case Mask(reg, mask):
+            case nft.Mask(reg, mask):
                 label = self._fields.get(reg, UNKNOWN)
                 held = self._read(reg, len(mask))
                 self._store(reg, bytes(have & keep for have, keep in zip(held, mask, strict=True)))
                 form = Form.ADDRESS if label.form is Form.ADDRESS else Form.NUMBER
                 self._fields[reg] = Field(f"{label.name} & {spell(form, mask)}", form)
-            case UpdateMap():
+            case nft.UpdateMap():
                 self._learn(expression)
 
-    def _learn(self, expression: UpdateMap) -> None:
+    def _learn(self, expression: nft.UpdateMap) -> None:
         """Adds an element. An existing one keeps its value; only its timer restarts."""
         spec, family = self.sets.specs[expression.set], self.packet.family
         key = self._read(expression.key_reg, spec.key_length(family))
@@ -284,26 +268,26 @@ class Machine:
         spelled = f"{spell_fields(spec.key, family, key)} : {spell_fields(spec.data, family, value)}"
         self.words.append(f"update @{spec.name} {{ {spelled} timeout {expression.timeout_seconds}s }}")
 
-    def _end(self, expression: Verdict | LookupVerdict | Dnat | Masquerade | Reject) -> Verdict:
+    def _end(self, expression: nft.Verdict | nft.LookupVerdict | nft.Dnat | nft.Masquerade | nft.Reject) -> nft.Verdict:
         match expression:
-            case Verdict(code, chain):
+            case nft.Verdict(code, chain):
                 self.words.append(" ".join(filter(None, (code.name.lower(), chain))))
                 return expression
-            case LookupVerdict():
+            case nft.LookupVerdict():
                 return self._look_up_verdict(expression)
-            case Dnat(_, address_reg, port_reg):
+            case nft.Dnat(_, address_reg, port_reg):
                 self._translate(address_reg, port_reg)
-                return Verdict(Code.ACCEPT)
-            case Masquerade():
+                return nft.Verdict(nft.Code.ACCEPT)
+            case nft.Masquerade():
                 self.masqueraded = True
                 self.words.append("masquerade")
-                return Verdict(Code.ACCEPT)
-            case Reject(tcp_reset):
+                return nft.Verdict(nft.Code.ACCEPT)
+            case nft.Reject(tcp_reset):
                 self.rejected = expression
                 self.words.append(f"reject with {'tcp reset' if tcp_reset else 'icmp port-unreachable'}")
-                return Verdict(Code.DROP)
+                return nft.Verdict(nft.Code.DROP)
 
-    def _look_up_verdict(self, expression: LookupVerdict) -> Verdict:
+    def _look_up_verdict(self, expression: nft.LookupVerdict) -> nft.Verdict:
         self.lookups += 1
         spec, family = self.sets.specs[expression.set], self.packet.family
         key = self._read(expression.reg, spec.key_length(family))
@@ -313,7 +297,7 @@ class Machine:
             self.words.append(f"{spelled} not in @{spec.name}")
             raise RuleEnds
         self.words.append(f"{spelled} in @{spec.name}: goto {target}")
-        return Verdict(Code.GOTO, target)
+        return nft.Verdict(nft.Code.GOTO, target)
 
     def _translate(self, address_reg: int, port_reg: int | None) -> None:
         """Sets a new destination. The connection counts as translated (IPS_DST_NAT) only if that changes it

@@ -8,16 +8,7 @@ from functools import partial
 
 from nodeagent.model.addresses import Family, unpack_address
 from nodeagent.proxy.dataplane.program.schema import FieldType
-from nodeagent.wire.netlink.nf_tables.expressions import (
-    Ct,
-    CtKey,
-    FibType,
-    Meta,
-    MetaKey,
-    Payload,
-    PayloadBase,
-    SocketWildcard,
-)
+from nodeagent.wire.netlink.nf_tables import expressions as nft
 
 _PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp", 132: "sctp"}
 _ROUTE_TYPES = {1: "unicast", 2: "local"}
@@ -66,38 +57,38 @@ _OF_KIND = {
     FieldType.SLOT: Form.SLOT,
 }
 _CT_NAMES = {
-    CtKey.STATUS: "ct status",
-    CtKey.PROTOCOL: "ct original protocol",
-    CtKey.PROTO_DST: "ct original proto-dst",
-    CtKey.SRC_IP: "ct original ip saddr",
-    CtKey.DST_IP: "ct original ip daddr",
-    CtKey.SRC_IP6: "ct original ip6 saddr",
-    CtKey.DST_IP6: "ct original ip6 daddr",
+    nft.CtKey.STATUS: "ct status",
+    nft.CtKey.PROTOCOL: "ct original protocol",
+    nft.CtKey.PROTO_DST: "ct original proto-dst",
+    nft.CtKey.SRC_IP: "ct original ip saddr",
+    nft.CtKey.DST_IP: "ct original ip daddr",
+    nft.CtKey.SRC_IP6: "ct original ip6 saddr",
+    nft.CtKey.DST_IP6: "ct original ip6 daddr",
 }
 _CT_FORMS = {
-    CtKey.STATUS: Form.NUMBER,
-    CtKey.PROTOCOL: Form.PROTOCOL,
-    CtKey.PROTO_DST: Form.PORT,
+    nft.CtKey.STATUS: Form.NUMBER,
+    nft.CtKey.PROTOCOL: Form.PROTOCOL,
+    nft.CtKey.PROTO_DST: Form.PORT,
 }
 _META = {
-    MetaKey.PRIORITY: ("meta priority", Form.CLASS),
-    MetaKey.IIF: ("iif", Form.NUMBER),
-    MetaKey.IIFNAME: ("iifname", Form.NAME),
-    MetaKey.OIFNAME: ("oifname", Form.NAME),
-    MetaKey.NFTRACE: ("meta nftrace", Form.NUMBER),
-    MetaKey.L4PROTO: ("meta l4proto", Form.PROTOCOL),
+    nft.MetaKey.PRIORITY: ("meta priority", Form.CLASS),
+    nft.MetaKey.IIF: ("iif", Form.NUMBER),
+    nft.MetaKey.IIFNAME: ("iifname", Form.NAME),
+    nft.MetaKey.OIFNAME: ("oifname", Form.NAME),
+    nft.MetaKey.NFTRACE: ("meta nftrace", Form.NUMBER),
+    nft.MetaKey.L4PROTO: ("meta l4proto", Form.PROTOCOL),
 }
 _PAYLOAD = {
-    (PayloadBase.NETWORK, 12, 4): ("ip saddr", Form.ADDRESS),
-    (PayloadBase.NETWORK, 16, 4): ("ip daddr", Form.ADDRESS),
-    (PayloadBase.NETWORK, 8, 16): ("ip6 saddr", Form.ADDRESS),
-    (PayloadBase.NETWORK, 24, 16): ("ip6 daddr", Form.ADDRESS),
-    (PayloadBase.TRANSPORT, 0, 2): ("th sport", Form.PORT),
-    (PayloadBase.TRANSPORT, 2, 2): ("th dport", Form.PORT),
-    (PayloadBase.TRANSPORT, 13, 1): ("tcp flags", Form.NUMBER),
+    (nft.PayloadBase.NETWORK, 12, 4): ("ip saddr", Form.ADDRESS),
+    (nft.PayloadBase.NETWORK, 16, 4): ("ip daddr", Form.ADDRESS),
+    (nft.PayloadBase.NETWORK, 8, 16): ("ip6 saddr", Form.ADDRESS),
+    (nft.PayloadBase.NETWORK, 24, 16): ("ip6 daddr", Form.ADDRESS),
+    (nft.PayloadBase.TRANSPORT, 0, 2): ("th sport", Form.PORT),
+    (nft.PayloadBase.TRANSPORT, 2, 2): ("th dport", Form.PORT),
+    (nft.PayloadBase.TRANSPORT, 13, 1): ("tcp flags", Form.NUMBER),
     # Loads for a comparison with a CIDR; one byte at 8 is the TTL of IPv4.
-    **{(PayloadBase.NETWORK, 12, length): ("ip saddr", Form.IPV4_START) for length in range(1, 4)},
-    **{(PayloadBase.NETWORK, 8, length): ("ip6 saddr", Form.IPV6_START) for length in range(2, 16)},
+    **{(nft.PayloadBase.NETWORK, 12, length): ("ip saddr", Form.IPV4_START) for length in range(1, 4)},
+    **{(nft.PayloadBase.NETWORK, 8, length): ("ip6 saddr", Form.IPV6_START) for length in range(2, 16)},
 }
 
 
@@ -116,19 +107,19 @@ class Field:
 UNKNOWN = Field("?")
 
 
-def loaded_field(expression: Payload | Meta | Ct | FibType | SocketWildcard) -> Field:
+def loaded_field(expression: nft.Payload | nft.Meta | nft.Ct | nft.FibType | nft.SocketWildcard) -> Field:
     """Returns what an expression loads, by nft's name."""
     match expression:
-        case Payload(_, base, offset, length):
+        case nft.Payload(_, base, offset, length):
             name, form = _PAYLOAD.get((base, offset, length), (f"@{base.name.lower()},{offset},{length}", Form.NUMBER))
             return Field(name, form)
-        case Meta(_, key):
+        case nft.Meta(_, key):
             return Field(*_META[key])
-        case Ct(_, key):
+        case nft.Ct(_, key):
             return Field(_CT_NAMES[key], _CT_FORMS.get(key, Form.ADDRESS))
-        case FibType(_, source):
+        case nft.FibType(_, source):
             return Field(f"fib {'saddr' if source else 'daddr'} type", Form.ROUTE_TYPE)
-        case SocketWildcard():
+        case nft.SocketWildcard():
             return Field("socket wildcard")
 
 

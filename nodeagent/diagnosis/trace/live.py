@@ -19,19 +19,8 @@ from nodeagent.proxy.dataplane.program.chain import HookNumber
 from nodeagent.proxy.dataplane.program.loads import Loader
 from nodeagent.wire.netlink.framing import messages
 from nodeagent.wire.netlink.netfilter import GENMSG_LENGTH, message_type, nfproto
+from nodeagent.wire.netlink.nf_tables import expressions as nft
 from nodeagent.wire.netlink.nf_tables.batch import pack_batch
-from nodeagent.wire.netlink.nf_tables.expressions import (
-    Cmp,
-    Immediate,
-    Mask,
-    Meta,
-    MetaKey,
-    MetaSet,
-    OneOf,
-    Payload,
-    PayloadBase,
-    Rule,
-)
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import ChainHook, pack_chain, pack_rule, pack_table
 from nodeagent.wire.netlink.nf_tables.tracing import TraceEvent, read_trace
 from nodeagent.wire.netlink.socket import NetlinkSocket, errno_of
@@ -86,7 +75,7 @@ def _read(events_socket: NetlinkSocket) -> list[TraceEvent]:
 def _turn_on(owner: NetlinkSocket, question: Question) -> None:
     """Turns tracing on. Raises Unsupported if the kernel has no tables that end with their owner (before Linux 5.12)."""
     table = f"{OWN_HELPER}-{os.getpid()}"
-    rule = [(part.name, part.encode()) for part in _chosen(question) if not isinstance(part, OneOf)]
+    rule = [(part.name, part.encode()) for part in _chosen(question) if not isinstance(part, nft.OneOf)]
     operations = [(NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, pack_table(table, NFT_TABLE_F_OWNER))]
     for hook in (HookNumber.PREROUTING, HookNumber.OUTPUT):
         name = hook.name.lower()
@@ -104,19 +93,24 @@ def _turn_on(owner: NetlinkSocket, question: Question) -> None:
             raise DataplaneError(f"tracing cannot be turned on: {os.strerror(code)}")
 
 
-def _chosen(question: Question) -> Rule:
+def _chosen(question: Question) -> nft.Rule:
     """Returns a rule that matches the packets to follow, and turns tracing on for them."""
     regs = Loader(question.family)
-    rule: Rule = (
+    rule: nft.Rule = (
         regs.source(0),
-        Cmp(0, pack_address(question.source)),
+        nft.Cmp(0, pack_address(question.source)),
         regs.destination(0),
-        Cmp(0, pack_address(question.destination)),
-        Meta(0, MetaKey.L4PROTO),
-        Cmp(0, bytes((question.protocol,))),
-        Payload(0, PayloadBase.TRANSPORT, 2, 2),
-        Cmp(0, question.port.to_bytes(2, "big")),
+        nft.Cmp(0, pack_address(question.destination)),
+        nft.Meta(0, nft.MetaKey.L4PROTO),
+        nft.Cmp(0, bytes((question.protocol,))),
+        nft.Payload(0, nft.PayloadBase.TRANSPORT, 2, 2),
+        nft.Cmp(0, question.port.to_bytes(2, "big")),
     )
     if question.protocol is Protocol.TCP:
-        rule = (*rule, Payload(0, PayloadBase.TRANSPORT, 13, 1), Mask(0, bytes((SYN | _ACK,))), Cmp(0, bytes((SYN,))))
-    return (*rule, Immediate(0, b"\1"), MetaSet(0, MetaKey.NFTRACE))
+        rule = (
+            *rule,
+            nft.Payload(0, nft.PayloadBase.TRANSPORT, 13, 1),
+            nft.Mask(0, bytes((SYN | _ACK,))),
+            nft.Cmp(0, bytes((SYN,))),
+        )
+    return (*rule, nft.Immediate(0, b"\1"), nft.MetaSet(0, nft.MetaKey.NFTRACE))

@@ -13,25 +13,7 @@ import threading
 
 import msgspec
 
-from nodeagent.lab.net.actor_messages import (
-    Answer,
-    Answers,
-    Ask,
-    Exchange,
-    Failed,
-    Hold,
-    Load,
-    Look,
-    NumberedReply,
-    NumberedRequest,
-    Ping,
-    Reply,
-    Request,
-    Serve,
-    Sniff,
-    Started,
-    Stop,
-)
+from nodeagent.lab.net import actor_messages as messages
 from nodeagent.lab.net.dial import SourcePorts, ask_many
 from nodeagent.lab.net.echo_servers import Server
 from nodeagent.lab.net.network_namespaces import LabError, enter, remove_namespace
@@ -54,49 +36,49 @@ class Actor:
         """Answers until the other end is closed."""
         with self._channel.makefile("rb") as lines:
             for line in lines:
-                numbered = msgspec.json.decode(line, type=NumberedRequest)
+                numbered = msgspec.json.decode(line, type=messages.NumberedRequest)
                 threading.Thread(target=self._answer, args=(numbered,), daemon=True).start()
 
-    def _answer(self, numbered: NumberedRequest) -> None:
+    def _answer(self, numbered: messages.NumberedRequest) -> None:
         try:
             reply = self.carry_out(numbered.request)
         except Exception as error:  # noqa: BLE001 - every failure is reported to the caller
-            reply = Failed(f"{type(error).__name__}: {error}")
-        data = msgspec.json.encode(NumberedReply(numbered.number, reply)) + b"\n"
+            reply = messages.Failed(f"{type(error).__name__}: {error}")
+        data = msgspec.json.encode(messages.NumberedReply(numbered.number, reply)) + b"\n"
         with self._sending:
             self._channel.sendall(data)
 
-    def carry_out(self, request: Request) -> Reply:  # noqa: PLR0911 - one return per request
+    def carry_out(self, request: messages.Request) -> messages.Reply:  # noqa: PLR0911 - one return per request
         """Returns the reply. Raises OSError, and KeyError for an unknown task."""
         match request:
-            case Ask(dial, count, workers):
-                return Answers(tuple(ask_many(dial, count, workers, self._ports)))
-            case Ping(address, count, timeout):
-                return Answers(tuple(ping(address, count, timeout)))
-            case Exchange(number) | Look(number):
+            case messages.Ask(dial, count, workers):
+                return messages.Answers(tuple(ask_many(dial, count, workers, self._ports)))
+            case messages.Ping(address, count, timeout):
+                return messages.Answers(tuple(ping(address, count, timeout)))
+            case messages.Exchange(number) | messages.Look(number):
                 match self._tasks[number]:
                     case HoldTask() as held:
                         return held.exchange()
                     case ServeTask():
-                        return Failed(f"task {number} is a server: nothing to report")
+                        return messages.Failed(f"task {number} is a server: nothing to report")
                     case observing:
                         return observing.report()
-            case Stop(number):
+            case messages.Stop(number):
                 return self._tasks.pop(number).stop()
-            case Hold(dial, count):
+            case messages.Hold(dial, count):
                 conversations = HoldTask(dial, count, self._ports)
                 return self._start(conversations, tuple(conversations.first))
-            case Serve():
+            case messages.Serve():
                 return self._start(ServeTask(Server(request)))
-            case Load():
+            case messages.Load():
                 return self._start(LoadTask(request, self._ports))
-            case Sniff():
+            case messages.Sniff():
                 return self._start(SniffTask(request))
 
-    def _start(self, task: Task, answers: tuple[Answer, ...] = ()) -> Started:
+    def _start(self, task: Task, answers: tuple[messages.Answer, ...] = ()) -> messages.Started:
         number = next(self._numbers)
         self._tasks[number] = task
-        return Started(number, answers)
+        return messages.Started(number, answers)
 
 
 def act(namespace: str, descriptor: int) -> None:

@@ -8,29 +8,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from nodeagent.lab.net.actor_messages import (
-    Answers,
-    Ask,
-    Dial,
-    Exchange,
-    Failed,
-    Hold,
-    Load,
-    LoadReport,
-    Look,
-    NumberedReply,
-    NumberedRequest,
-    Packet,
-    Packets,
-    Ping,
-    Reply,
-    Request,
-    Serve,
-    Sniff,
-    Started,
-    Stop,
-    Stopped,
-)
+from nodeagent.lab.net import actor_messages as messages
 from nodeagent.lab.net.fork_server import ForkServer
 from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.net.survey import Survey
@@ -44,7 +22,7 @@ PATIENCE = 10.0
 REPLY_DEADLINE = 120.0
 END_DEADLINE = 5.0
 
-R = TypeVar("R", bound=Reply)
+R = TypeVar("R", bound=messages.Reply)
 
 
 class ActorChannel:
@@ -58,13 +36,13 @@ class ActorChannel:
         self._lines = self._socket.makefile("rb")
         self._numbers = itertools.count(1)
 
-    def request(self, request: Request, expect: type[R]) -> R:
+    def request(self, request: messages.Request, expect: type[R]) -> R:
         """Returns the reply. Raises LabError if the actor failed, died or took longer than two minutes."""
         number = next(self._numbers)
         try:
-            self._socket.sendall(msgspec.json.encode(NumberedRequest(number, request)) + b"\n")
+            self._socket.sendall(msgspec.json.encode(messages.NumberedRequest(number, request)) + b"\n")
             while line := self._lines.readline():
-                numbered = msgspec.json.decode(line, type=NumberedReply)
+                numbered = msgspec.json.decode(line, type=messages.NumberedReply)
                 if numbered.number == number:
                     return self._expected(numbered.reply, request, expect)
         except OSError as error:
@@ -72,10 +50,10 @@ class ActorChannel:
         raise LabError(f"the actor died during {request}")
 
     @staticmethod
-    def _expected(reply: Reply, request: Request, expect: type[R]) -> R:
+    def _expected(reply: messages.Reply, request: messages.Request, expect: type[R]) -> R:
         if isinstance(reply, expect):
             return reply
-        reason = reply.reason if isinstance(reply, Failed) else f"unexpected {reply}"
+        reason = reply.reason if isinstance(reply, messages.Failed) else f"unexpected {reply}"
         raise LabError(f"{request}: {reason}")
 
     @property
@@ -100,7 +78,7 @@ class ActorChannel:
 class RunningTask(ABC):
     """Something an actor does in the background; leaving the context stops it. It can be stopped once."""
 
-    def __init__(self, channel: ActorChannel, started: Started) -> None:
+    def __init__(self, channel: ActorChannel, started: messages.Started) -> None:
         self._channel = channel
         self._number = started.task
         self._running = True
@@ -118,7 +96,7 @@ class RunningTask(ABC):
 
     def _end(self, expect: type[R]) -> R:
         self._running = False
-        return self._channel.request(Stop(self._number), expect)
+        return self._channel.request(messages.Stop(self._number), expect)
 
 
 class Serving(RunningTask):
@@ -126,47 +104,47 @@ class Serving(RunningTask):
 
     def stop(self) -> None:
         """Closes its sockets and open connections."""
-        self._end(Stopped)
+        self._end(messages.Stopped)
 
 
 class Holding(RunningTask):
     """Open connections. `opened`: the first answer of each, with failures."""
 
-    def __init__(self, channel: ActorChannel, started: Started) -> None:
+    def __init__(self, channel: ActorChannel, started: messages.Started) -> None:
         super().__init__(channel, started)
         self.opened = Survey(started.answers)
 
     def ask(self) -> Survey:
         """Sends a question on every connection that answered when it was opened. Returns the answers."""
-        return Survey(self._channel.request(Exchange(self._number), Answers).answers)
+        return Survey(self._channel.request(messages.Exchange(self._number), messages.Answers).answers)
 
     def stop(self) -> None:
         """Closes them."""
-        self._end(Stopped)
+        self._end(messages.Stopped)
 
 
 class Loading(RunningTask):
     """New connections without end."""
 
-    def report(self) -> LoadReport:
+    def report(self) -> messages.LoadReport:
         """Returns what has happened so far."""
-        return self._channel.request(Look(self._number), LoadReport)
+        return self._channel.request(messages.Look(self._number), messages.LoadReport)
 
-    def stop(self) -> LoadReport:
+    def stop(self) -> messages.LoadReport:
         """Ends it. Returns what has happened."""
-        return self._end(LoadReport)
+        return self._end(messages.LoadReport)
 
 
 class Sniffing(RunningTask):
     """A running record of packets."""
 
-    def packets(self) -> tuple[Packet, ...]:
+    def packets(self) -> tuple[messages.Packet, ...]:
         """Returns the packets so far; one that has just arrived may be missing."""
-        return self._channel.request(Look(self._number), Packets).packets
+        return self._channel.request(messages.Look(self._number), messages.Packets).packets
 
-    def stop(self) -> tuple[Packet, ...]:
+    def stop(self) -> tuple[messages.Packet, ...]:
         """Ends it. Returns all packets."""
-        return self._end(Packets).packets
+        return self._end(messages.Packets).packets
 
 
 class Member:
@@ -202,8 +180,8 @@ class Member:
         name: str | None = None,
     ) -> Serving:
         """Answers on `port` of its own addresses (or the given ones, also ``0.0.0.0`` and ``::``), with its name."""
-        serve = Serve(name or self.name, protocol, port, self.addresses if addresses is None else addresses)
-        return Serving(self._channel, self._channel.request(serve, Started))
+        serve = messages.Serve(name or self.name, protocol, port, self.addresses if addresses is None else addresses)
+        return Serving(self._channel, self._channel.request(serve, messages.Started))
 
     def ask(
         self,
@@ -220,8 +198,8 @@ class Member:
         priority: int | None = None,
     ) -> Survey:
         """Makes `count` connections of one question each, `workers` at a time. For the rest see actor_messages.Dial."""
-        dial = Dial(protocol, address, port, timeout, source_address, source_port, mark, priority)
-        return Survey(self._channel.request(Ask(dial, count, workers), Answers).answers)
+        dial = messages.Dial(protocol, address, port, timeout, source_address, source_port, mark, priority)
+        return Survey(self._channel.request(messages.Ask(dial, count, workers), messages.Answers).answers)
 
     def hold(
         self,
@@ -235,8 +213,8 @@ class Member:
         source_port: int = 0,
     ) -> Holding:
         """Opens `count` connections that stay open; with UDP, sockets that keep their source ports."""
-        dial = Dial(protocol, address, port, timeout, source_address, source_port)
-        return Holding(self._channel, self._channel.request(Hold(dial, count), Started))
+        dial = messages.Dial(protocol, address, port, timeout, source_address, source_port)
+        return Holding(self._channel, self._channel.request(messages.Hold(dial, count), messages.Started))
 
     def load(
         self,
@@ -251,16 +229,16 @@ class Member:
         record: bool = False,
     ) -> Loading:
         """Makes connections until stopped: each worker one every `interval` seconds, the first after `delay` seconds."""
-        load = Load(Dial(protocol, address, port, timeout), interval, workers, delay, record)
-        return Loading(self._channel, self._channel.request(load, Started))
+        load = messages.Load(messages.Dial(protocol, address, port, timeout), interval, workers, delay, record)
+        return Loading(self._channel, self._channel.request(load, messages.Started))
 
     def ping(self, address: str, *, count: int = 1, timeout: float = PATIENCE) -> Survey:
         """Sends ICMP echo requests; an answer's `local` is the address that replied."""
-        return Survey(self._channel.request(Ping(address, count, timeout), Answers).answers)
+        return Survey(self._channel.request(messages.Ping(address, count, timeout), messages.Answers).answers)
 
     def sniff(self, interface: str | None = None) -> Sniffing:
         """Records packets from now on."""
-        return Sniffing(self._channel, self._channel.request(Sniff(interface), Started))
+        return Sniffing(self._channel, self._channel.request(messages.Sniff(interface), messages.Started))
 
     def close(self) -> None:
         """Asks the actor to end; `wait` for it."""

@@ -8,19 +8,7 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from nodeagent.lab.net.actor_messages import (
-    Answer,
-    Answers,
-    Dial,
-    Failure,
-    Load,
-    LoadReport,
-    Packet,
-    Packets,
-    Record,
-    Sniff,
-    Stopped,
-)
+from nodeagent.lab.net import actor_messages as messages
 from nodeagent.lab.net.dial import Conversation, SourcePorts, ask, begin, continue_asking
 from nodeagent.lab.net.echo_servers import Server
 from nodeagent.lab.net.latencies import to_two_digits
@@ -42,31 +30,31 @@ class ServeTask:
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    def stop(self) -> Stopped:
+    def stop(self) -> messages.Stopped:
         self._server.stop()
-        return Stopped()
+        return messages.Stopped()
 
 
 class HoldTask:
     """Conversations that stay open."""
 
-    def __init__(self, dial: Dial, count: int, ports: SourcePorts) -> None:
+    def __init__(self, dial: messages.Dial, count: int, ports: SourcePorts) -> None:
         self._timeout = dial.timeout
         self._conversations: list[Conversation] = []
-        self.first: list[Answer] = []
+        self.first: list[messages.Answer] = []
         for _ in range(count):
             conversation, answer = begin(dial, ports)
             self.first.append(answer)
             if conversation:
                 self._conversations.append(conversation)
 
-    def exchange(self) -> Answers:
-        return Answers(tuple(continue_asking(c, self._timeout) for c in self._conversations))
+    def exchange(self) -> messages.Answers:
+        return messages.Answers(tuple(continue_asking(c, self._timeout) for c in self._conversations))
 
-    def stop(self) -> Stopped:
+    def stop(self) -> messages.Stopped:
         for conversation in self._conversations:
             conversation.close()
-        return Stopped()
+        return messages.Stopped()
 
 
 class LoadTask:
@@ -75,21 +63,21 @@ class LoadTask:
     Workers take turns, so that connections are evenly spaced and continue while some wait for their answers.
     """
 
-    def __init__(self, load: Load, ports: SourcePorts) -> None:
+    def __init__(self, load: messages.Load, ports: SourcePorts) -> None:
         self._load = load
         self._ports = ports
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._names: Counter[str] = Counter()
-        self._failures: Counter[Failure] = Counter()
+        self._failures: Counter[messages.Failure] = Counter()
         self._first: dict[str, float] = {}
         self._last: dict[str, float] = {}
-        self._failed: list[Answer] = []
+        self._failed: list[messages.Answer] = []
         self._slowest = 0.0
         self._latencies: Counter[int] = Counter()
         self._last_failure = 0.0
         self._open: dict[int, float] = {}
-        self._records: list[Record] = []
+        self._records: list[messages.Record] = []
         self._threads = [threading.Thread(target=self._run, args=(n,), daemon=True) for n in range(load.workers)]
         for thread in self._threads:
             thread.start()
@@ -105,9 +93,9 @@ class LoadTask:
                 self._count(answer)
             self._stopping.wait(max(0.0, began + self._load.interval - time.monotonic()))
 
-    def _count(self, answer: Answer) -> None:
+    def _count(self, answer: messages.Answer) -> None:
         if self._load.record:
-            self._records.append(Record(answer.started, answer.seconds, answer.name, answer.failure))
+            self._records.append(messages.Record(answer.started, answer.seconds, answer.name, answer.failure))
         if answer.failure:
             self._failures[answer.failure] += 1
             self._last_failure = max(self._last_failure, answer.started)
@@ -120,9 +108,9 @@ class LoadTask:
         self._slowest = max(self._slowest, answer.seconds)
         self._latencies[to_two_digits(answer.seconds)] += 1
 
-    def report(self) -> LoadReport:
+    def report(self) -> messages.LoadReport:
         with self._lock:
-            return LoadReport(
+            return messages.LoadReport(
                 dict(self._names),
                 dict(self._failures),
                 dict(self._first),
@@ -134,7 +122,7 @@ class LoadTask:
                 min(self._open.values(), default=time.monotonic()),
             )
 
-    def stop(self) -> LoadReport:
+    def stop(self) -> messages.LoadReport:
         self._stopping.set()
         for thread in self._threads:
             thread.join()
@@ -144,14 +132,14 @@ class LoadTask:
 class SniffTask:
     """Packets as the kernel shows them to AF_PACKET: incoming ones before netfilter, outgoing ones after it."""
 
-    def __init__(self, sniff: Sniff) -> None:
+    def __init__(self, sniff: messages.Sniff) -> None:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
         if sniff.interface:
             self._socket.bind((sniff.interface, ETH_P_ALL))
         self._socket.settimeout(TICK)
         self._stopping = threading.Event()
-        self._packets: list[Packet] = []
+        self._packets: list[messages.Packet] = []
         self._thread = threading.Thread(target=self._run, daemon=True, name="sniff")
         self._thread.start()
 
@@ -167,17 +155,17 @@ class SniffTask:
             if packet:
                 self._packets.append(packet)
 
-    def report(self) -> Packets:
-        return Packets(tuple(self._packets))
+    def report(self) -> messages.Packets:
+        return messages.Packets(tuple(self._packets))
 
-    def stop(self) -> Packets:
+    def stop(self) -> messages.Packets:
         self._stopping.set()
         self._thread.join()
         self._socket.close()
         return self.report()
 
 
-def packet_of(data: bytes, interface: str, ethertype: int, *, outgoing: bool) -> Packet | None:
+def packet_of(data: bytes, interface: str, ethertype: int, *, outgoing: bool) -> messages.Packet | None:
     """Returns the fields of an IP header (without extension headers); None for other traffic."""
     if ethertype == ETH_P_IP and len(data) >= IPV4_HEADER:
         start, protocol = (data[0] & 15) * 4, data[9]
@@ -190,7 +178,7 @@ def packet_of(data: bytes, interface: str, ethertype: int, *, outgoing: bool) ->
     ports = (0, 0)
     if protocol in PORT_PROTOCOLS and len(data) >= start + 4:
         ports = struct.unpack_from("!HH", data, start)
-    return Packet(
+    return messages.Packet(
         interface, outgoing, unpack_address(source), unpack_address(destination), protocol, *ports, length=len(data)
     )
 

@@ -14,22 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from nodeagent.model.problem import Problem
+from nodeagent.names.feed import feed_messages as messages
 from nodeagent.names.feed import places_file
-from nodeagent.names.feed.feed_messages import (
-    LARGEST_FROM_PROCESS,
-    Answering,
-    BadFrame,
-    Decoder,
-    FromProcess,
-    Pong,
-    Queries,
-    Replaced,
-    Report,
-    Retire,
-    Settings,
-    ToProcess,
-    encode,
-)
 from nodeagent.names.feed.heartbeat import PATIENCE_SECONDS, Heartbeat, Hung, kill
 from nodeagent.names.feed.meeting import CONNECT_SECONDS, PIECE, POLL_SECONDS, GreetedProcess, bind_at, meet
 from nodeagent.names.feed.sockets import CannotListen, ListenAddress, address_of, open_sockets
@@ -47,11 +33,11 @@ REAP_SECONDS = 0.02
 class Feed(Protocol):
     """Produces the messages that the process receives."""
 
-    def everything(self) -> AsyncIterator[ToProcess]:
+    def everything(self) -> AsyncIterator[messages.ToProcess]:
         """Yields a full state, from Begin to End; waits until the first state is known."""
         ...
 
-    def changes(self) -> AsyncIterator[ToProcess]:
+    def changes(self) -> AsyncIterator[messages.ToProcess]:
         """Yields each change since the last full state; never ends."""
         ...
 
@@ -81,12 +67,12 @@ class Supervisor:
         self,
         path: Path,
         places: tuple[ListenAddress, ...],
-        settings: Settings,
+        settings: messages.Settings,
         feed: Feed,
         *,
         adopts: bool = True,
         on_problems: Callable[[tuple[Problem, ...]], None] = lambda problems: None,  # noqa: ARG005
-        on_report: Callable[[Report], None] = lambda report: None,  # noqa: ARG005
+        on_report: Callable[[messages.Report], None] = lambda report: None,  # noqa: ARG005
         on_answering: Callable[[bool], None] = lambda answering: None,  # noqa: ARG005
     ) -> None:
         self._path = path
@@ -182,7 +168,7 @@ class Supervisor:
         connection, self._predecessor = self._predecessor, None
         if connection is not None:
             with connection, suppress(OSError):
-                connection.sendall(encode(Retire(replaced=True)))
+                connection.sendall(messages.encode(messages.Retire(replaced=True)))
 
     async def _connect(self) -> GreetedProcess | None:
         """Connects to the process at the path and copies its sockets. Returns None if there is no process."""
@@ -224,12 +210,12 @@ class Supervisor:
         heartbeat = Heartbeat(
             met.pid,
             self._settings.zones[0],
-            send=lambda ping: writer.write(encode(ping)),
+            send=lambda ping: writer.write(messages.encode(ping)),
             unread=self._sockets_to_read,
             on_late=self._on_late,
         )
         try:
-            writer.write(encode(self._settings))
+            writer.write(messages.encode(self._settings))
             self._on_problems(())
             tasks = (
                 asyncio.create_task(self._read_messages(reader, heartbeat), name="messages of the DNS process"),
@@ -268,31 +254,31 @@ class Supervisor:
 
     async def _send_feed(self, writer: asyncio.StreamWriter) -> None:
         async for message in self._feed.everything():
-            writer.write(encode(message))
+            writer.write(messages.encode(message))
             await writer.drain()
         async for message in self._feed.changes():
-            writer.write(encode(message))
+            writer.write(messages.encode(message))
             await writer.drain()
 
     async def _read_messages(self, reader: asyncio.StreamReader, heartbeat: Heartbeat) -> None:
-        decoder = Decoder(FromProcess, LARGEST_FROM_PROCESS)
+        decoder = messages.Decoder(messages.FromProcess, messages.LARGEST_FROM_PROCESS)
         while data := await reader.read(PIECE):
             try:
                 for message in decoder.feed(data):
-                    if isinstance(message, Replaced):
+                    if isinstance(message, messages.Replaced):
                         raise TakenOver
-                    if isinstance(message, Pong):
+                    if isinstance(message, messages.Pong):
                         heartbeat.answered(message)
-                    if isinstance(message, Answering):
+                    if isinstance(message, messages.Answering):
                         self._answering = True
                         self._on_answering(True)
                         self._retire_predecessor()
-                    if isinstance(message, Report):
+                    if isinstance(message, messages.Report):
                         self._on_report(message)
-                    if isinstance(message, Queries):
+                    if isinstance(message, messages.Queries):
                         for line in message.lines:
                             query_logger.info("%s", line)
-            except BadFrame as error:
+            except messages.BadFrame as error:
                 raise ProcessGone(f"it sent an invalid message: {error}") from error
         raise ProcessGone(await self._exit_reason())
 

@@ -11,17 +11,7 @@ from typing import Protocol
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.model.snapshot import Snapshot
-from nodeagent.names.feed.feed_messages import (
-    SERVICES_IN_ONE,
-    Begin,
-    End,
-    Namespaces,
-    Pods,
-    Put,
-    Remove,
-    Served,
-    ToProcess,
-)
+from nodeagent.names.feed import feed_messages as messages
 from nodeagent.names.zone.service_names import ServiceNames, names_of
 from nodeagent.names.zone.unservable import Fault, faults_of
 
@@ -66,7 +56,7 @@ class Feeder:
         self._faults_changed = False
         self._nameless: set[ObjectKey] = set()
         self._changed_pods: set[str] = set()
-        self._served: Served | None = None
+        self._served: messages.Served | None = None
         self._served_changed = False
         self._wall = wall
         self._dirty: set[ObjectKey] = set()
@@ -98,14 +88,14 @@ class Feeder:
         self._changed_pods.update(addresses)
         self._changed.set()
 
-    def serve(self, served: Served) -> None:
+    def serve(self, served: messages.Served) -> None:
         """Sets whose queries are answered."""
         if served != self._served:
             self._served = served
             self._served_changed = True
             self._changed.set()
 
-    async def everything(self) -> AsyncIterator[ToProcess]:
+    async def everything(self) -> AsyncIterator[messages.ToProcess]:
         """Yields the full state, after the first pass was reported."""
         if self._served is not None:
             self._served_changed = False
@@ -122,7 +112,7 @@ class Feeder:
         self._sent_hashes.clear()
         for key in [key for key in self._faults if key not in self._snapshot.services]:
             self._set_faults(key, ())
-        yield Begin()
+        yield messages.Begin()
         yield self._all_namespaces()
         self._changed_pods.clear()
         for message in self._pods_at(tuple(self._pods.addresses) if self._pods is not None else ()):
@@ -131,12 +121,12 @@ class Feeder:
         for keys in _batches(tuple(self._snapshot.services)):
             services = tuple(self._names(keys))
             if services:
-                yield Put(services, self._serial())
+                yield messages.Put(services, self._serial())
             await asyncio.sleep(0)  # let other tasks run
-        yield End(self._serial())
+        yield messages.End(self._serial())
         self._report()
 
-    async def changes(self) -> AsyncIterator[ToProcess]:
+    async def changes(self) -> AsyncIterator[messages.ToProcess]:
         """Yields each change as soon as it may be sent; never ends."""
         while True:
             await self._changed.wait()
@@ -158,10 +148,10 @@ class Feeder:
                     key for key in keys if key in self._nameless and self._sent_hashes.pop(key, None) is not None
                 )
                 if removed:
-                    yield Remove(removed, self._serial())
+                    yield messages.Remove(removed, self._serial())
                 self._nameless.difference_update(gone)
                 if services:
-                    yield Put(services, self._serial())
+                    yield messages.Put(services, self._serial())
             self._report()
 
     def _names(self, keys: Collection[ObjectKey]) -> Iterator[ServiceNames]:
@@ -200,21 +190,21 @@ class Feeder:
             self._faults_changed = False
             self._on_problems(tuple(problem for found in self._faults.values() for problem in found))
 
-    def _pods_at(self, addresses: tuple[str, ...]) -> Iterator[Pods]:
+    def _pods_at(self, addresses: tuple[str, ...]) -> Iterator[messages.Pods]:
         """Yields the pods at these addresses, in messages of at most PODS_IN_ONE addresses."""
         if self._pods is None:
             return
         for start in range(0, len(addresses), PODS_IN_ONE):
             some = addresses[start : start + PODS_IN_ONE]
-            yield Pods(tuple((address, self._pods.namespaces_at(address)) for address in some), self._serial())
+            yield messages.Pods(tuple((address, self._pods.namespaces_at(address)) for address in some), self._serial())
 
-    def _all_namespaces(self) -> Namespaces:
-        return Namespaces(tuple(self._namespaces() or ()), self._serial())
+    def _all_namespaces(self) -> messages.Namespaces:
+        return messages.Namespaces(tuple(self._namespaces() or ()), self._serial())
 
     def _serial(self) -> int:
         return int(self._wall())
 
 
 def _batches(keys: tuple[ObjectKey, ...]) -> Iterator[tuple[ObjectKey, ...]]:
-    for start in range(0, len(keys), SERVICES_IN_ONE):
-        yield keys[start : start + SERVICES_IN_ONE]
+    for start in range(0, len(keys), messages.SERVICES_IN_ONE):
+        yield keys[start : start + messages.SERVICES_IN_ONE]

@@ -13,16 +13,7 @@ from fcntl import ioctl
 from pathlib import Path
 from termios import TIOCOUTQ
 
-from nodeagent.names.feed.feed_messages import (
-    LARGEST_FROM_PROCESS,
-    BadFrame,
-    Decoder,
-    FromProcess,
-    Hello,
-    Retire,
-    Settings,
-    encode,
-)
+from nodeagent.names.feed import feed_messages as messages
 from nodeagent.names.feed.heartbeat import Hung, kill, unless_hung
 
 logger = logging.getLogger(__name__)
@@ -42,7 +33,7 @@ class GreetedProcess:
 
     connection: socket.socket
     pid: int
-    hello: Hello
+    hello: messages.Hello
     sockets: tuple[socket.socket, ...]
 
 
@@ -61,7 +52,7 @@ async def meet(path: Path) -> GreetedProcess | None:
         kill(pid)
         connection.close()
         return None
-    except (OSError, BadFrame, TimeoutError) as error:
+    except (OSError, messages.BadFrame, TimeoutError) as error:
         connection.close()
         logger.debug("no DNS process at %s: %s", path, error)
         return None
@@ -75,7 +66,7 @@ def peer_of(connection: socket.socket) -> int:
     return pid
 
 
-async def running_settings(path: Path) -> Settings | None:
+async def running_settings(path: Path) -> messages.Settings | None:
     """Returns the settings of the process at a path; None if there is no process, or it has no settings."""
     met = await _meet_without_sockets(path)
     if met is None:
@@ -90,7 +81,7 @@ async def request_end(path: Path) -> socket.socket | None:
     if met is None:
         return None
     with suppress(OSError, TimeoutError):
-        met.connection.sendall(encode(Retire()))
+        met.connection.sendall(messages.encode(messages.Retire()))
         async with asyncio.timeout(CONNECT_SECONDS):
             await _until_read(met.connection)
     return met.connection
@@ -136,7 +127,7 @@ async def _until_read(connection: socket.socket) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _receive_hello(connection: socket.socket) -> tuple[Hello, list[socket.socket]]:
+async def _receive_hello(connection: socket.socket) -> tuple[messages.Hello, list[socket.socket]]:
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(connection, readable.set)
@@ -146,9 +137,9 @@ async def _receive_hello(connection: socket.socket) -> tuple[Hello, list[socket.
         loop.remove_reader(connection)
     data, descriptors, _, _ = socket.recv_fds(connection, PIECE, MOST_SOCKETS)
     sockets = [socket.socket(fileno=number) for number in descriptors]
-    for message in Decoder(FromProcess, LARGEST_FROM_PROCESS).feed(data):
-        if isinstance(message, Hello) and sockets:
+    for message in messages.Decoder(messages.FromProcess, messages.LARGEST_FROM_PROCESS).feed(data):
+        if isinstance(message, messages.Hello) and sockets:
             return message, sockets
     for sock in sockets:
         sock.close()
-    raise BadFrame("the first message is not Hello")
+    raise messages.BadFrame("the first message is not Hello")

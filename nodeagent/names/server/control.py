@@ -4,16 +4,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 
-from nodeagent.names.feed.feed_messages import (
-    BadFrame,
-    Decoder,
-    FromProcess,
-    Hello,
-    Replaced,
-    Settings,
-    ToProcess,
-    encode,
-)
+from nodeagent.names.feed import feed_messages as messages
 
 PIECE = 1 << 18
 BACKLOG = 4
@@ -28,7 +19,7 @@ class Control:
         sockets: tuple[socket.socket, ...],
         *,
         pid: int,
-        take: Callable[[ToProcess], Awaitable[None]],
+        take: Callable[[messages.ToProcess], Awaitable[None]],
         lost: Callable[[], None],
     ) -> None:
         """lost: called when an agent disconnected."""
@@ -39,7 +30,7 @@ class Control:
         self._lost = lost
         self._serving: asyncio.Task[None] | None = None
         self._writer: asyncio.StreamWriter | None = None
-        self.settings: Settings | None = None
+        self.settings: messages.Settings | None = None
         self.answering = False
         self.ending = False
         self.greeted = asyncio.Event()
@@ -53,16 +44,16 @@ class Control:
         try:
             while True:
                 connection, _ = await loop.sock_accept(self._listener)
-                self.send(Replaced())
+                self.send(messages.Replaced())
                 await self._end_serving()
                 self._serving = asyncio.create_task(self._serve(connection), name="connection of the agent")
         finally:
             await self._end_serving()  # no message is sent: the agent sees the closed socket and starts another process
 
-    def send(self, message: FromProcess) -> None:
+    def send(self, message: messages.FromProcess) -> None:
         """Sends a message to the agent, if one is connected."""
         if self._writer is not None:
-            self._writer.write(encode(message))
+            self._writer.write(messages.encode(message))
 
     async def _end_serving(self) -> None:
         if self._serving is not None:
@@ -73,21 +64,21 @@ class Control:
     async def _serve(self, connection: socket.socket) -> None:
         descriptors = [sock.fileno() for sock in self._sockets]
         try:
-            hello = Hello(self._pid, self.settings, self.answering, self.ending)
-            socket.send_fds(connection, [encode(hello)], descriptors)
+            hello = messages.Hello(self._pid, self.settings, self.answering, self.ending)
+            socket.send_fds(connection, [messages.encode(hello)], descriptors)
         except OSError:
             connection.close()
             return
         self.greeted.set()
         reader, writer = await asyncio.open_unix_connection(sock=connection)
         self._writer = writer
-        decoder = Decoder(ToProcess)
+        decoder = messages.Decoder(messages.ToProcess)
         try:
             while data := await reader.read(PIECE):
                 for message in decoder.feed(data):
                     await self._take(message)  # type: ignore[arg-type]  # the decoder makes these
                     await asyncio.sleep(0)  # let queries be answered
-        except (OSError, BadFrame):
+        except (OSError, messages.BadFrame):
             pass  # the agent connects again and sends a full state
         finally:
             self._writer = None

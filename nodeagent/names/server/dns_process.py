@@ -14,17 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from nodeagent.model.name_counts import NameCounts
-from nodeagent.names.feed.feed_messages import (
-    Answering,
-    Ping,
-    Pong,
-    Queries,
-    Report,
-    Retire,
-    Served,
-    Settings,
-    ToProcess,
-)
+from nodeagent.names.feed import feed_messages as messages
 from nodeagent.names.server.clients import Clients, SearchPaths
 from nodeagent.names.server.control import Control
 from nodeagent.names.server.fed_state import ReceivedState
@@ -55,7 +45,7 @@ class Process:
         self,
         control: socket.socket,
         sockets: tuple[socket.socket, ...],
-        upstream: Callable[[Settings], Upstream],
+        upstream: Callable[[messages.Settings], Upstream],
         search: Callable[[], Sequence[str]],
     ) -> None:
         self._search = search
@@ -125,19 +115,19 @@ class Process:
                 return
             await asyncio.sleep(PARTING_SECONDS / PARTING_LOOKS)
 
-    async def _handle(self, message: ToProcess) -> None:
-        if isinstance(message, Retire):
+    async def _handle(self, message: messages.ToProcess) -> None:
+        if isinstance(message, messages.Retire):
             self._alone = not message.replaced
             if message.replaced:
                 self._stop_reading()  # the other process has newer state
             self._control.greeted.clear()
             self._retire()
-        elif isinstance(message, Settings):
+        elif isinstance(message, messages.Settings):
             if self._received is None:
                 self._apply_settings(message)
-        elif isinstance(message, Ping):
-            self._control.send(Pong(message.number, self._reply(message.query), self._reads()))
-        elif isinstance(message, Served):
+        elif isinstance(message, messages.Ping):
+            self._control.send(messages.Pong(message.number, self._reply(message.query), self._reads()))
+        elif isinstance(message, messages.Served):
             if self._front is not None:
                 self._front.clients.serve(message)
         elif self._received is not None and self._front is not None and self._received.take(message):
@@ -148,7 +138,7 @@ class Process:
             await self._serve()
             if not self._retired.is_set():  # else clients would be sent here and away again at once
                 self._control.answering = True
-                self._control.send(Answering())
+                self._control.send(messages.Answering())
 
     def _reply(self, query: bytes) -> bytes:
         """Returns the response to a Ping, from the same code that answers clients; empty for no response."""
@@ -162,7 +152,7 @@ class Process:
         if self._received is not None:
             self._received.discard_incomplete_state()
 
-    def _apply_settings(self, settings: Settings) -> None:
+    def _apply_settings(self, settings: messages.Settings) -> None:
         self._control.settings = settings
         self._received = ReceivedState(settings)
         upstream = self._make_upstream(settings)
@@ -198,8 +188,8 @@ class Process:
             if self._front is None or self._received is None:
                 continue
             if lines := self._front.log.take():
-                self._control.send(Queries(tuple(lines)))
-            report = Report(self._received.answers.synced, self._counts(self._front, self._received))
+                self._control.send(messages.Queries(tuple(lines)))
+            report = messages.Report(self._received.answers.synced, self._counts(self._front, self._received))
             if report != last:
                 last = report
                 self._control.send(report)
@@ -222,7 +212,7 @@ def run_process(
     control_fd: int,
     socket_fds: tuple[int, ...],
     user: int,
-    upstream: Callable[[Settings], Upstream],
+    upstream: Callable[[messages.Settings], Upstream],
     search: Callable[[], Sequence[str]],
 ) -> None:
     """Drops all privileges and serves until the end. Raises OSError."""
@@ -237,7 +227,7 @@ def run_process(
 async def _run(
     control: socket.socket,
     sockets: tuple[socket.socket, ...],
-    upstream: Callable[[Settings], Upstream],
+    upstream: Callable[[messages.Settings], Upstream],
     search: Callable[[], Sequence[str]],
 ) -> None:
     await Process(control, sockets, upstream, search).run()
