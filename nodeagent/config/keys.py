@@ -78,7 +78,7 @@ def plain_option(key: Key, value: object) -> object:
 def parse_text(form: Form, text: str) -> object:
     """Returns what a file would have for the text of a flag or a variable.
 
-    Raises ValueError if it is no boolean (as Go's ParseBool reads them) or no number.
+    Raises ValueError if it is not a boolean (as Go's ParseBool reads them) or not a number.
     """
     match form:
         case Form.SWITCH:

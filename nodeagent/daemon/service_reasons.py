@@ -17,7 +17,7 @@ from nodeagent.proxy.translate.context import Context
 def taken_ends(
     slices: Iterable[EndpointSlice], states: Mapping[ObjectKey, ServiceState], node_addresses: Collection[str]
 ) -> AddressesInUse:
-    """Which addresses of endpoints in these slices lead to Services."""
+    """Returns the endpoint addresses in these slices that are addresses of Services."""
     ends = {address for one in slices for endpoint in one.endpoints or () for address in endpoint.addresses or ()}
     return addresses_in_use(states.values() if ends else (), node_addresses, among=ends)
 

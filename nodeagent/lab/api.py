@@ -37,7 +37,7 @@ Document = dict[str, Any]
 
 
 class ApiRefused(LabError):
-    """A response that is no success. status: of HTTP."""
+    """A response that is not a success. status: the HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -143,7 +143,7 @@ def _encoded(content: bytes) -> str:
 
 class Api:
     """The agent's client, for one thread that waits for each answer. Of several servers it uses one until that fails.
-    Raises ApiRefused for a response that is no success, and LabError if no response arrives.
+    Raises ApiRefused for a response that is not a success, and LabError if no response arrives.
     namespace: where connections start; None for the caller's. A context manager; or call `close`."""
 
     def __init__(self, access: Access, namespace: str | None = None, timeouts: Timeouts = TIMEOUTS) -> None:
@@ -187,11 +187,11 @@ class Api:
         return document
 
     def create(self, path: str, body: Document) -> None:
-        """Sends POST; an object that exists already is no error."""
+        """Sends POST; an object that exists already is not an error."""
         self._call_accepting("POST", path, body, accepted=HTTPStatus.CONFLICT)
 
     def delete(self, path: str, body: Document | None = None) -> None:
-        """Sends DELETE; an object that does not exist is no error."""
+        """Sends DELETE; an object that does not exist is not an error."""
         self._call_accepting("DELETE", path, body, accepted=HTTPStatus.NOT_FOUND)
 
     def _call_accepting(self, method: str, path: str, body: Document | None, *, accepted: int) -> None:

@@ -27,7 +27,7 @@ R = TypeVar("R", bound=Reply)
 
 
 class NoSuchLab(LabError):
-    """There is no lab with this name."""
+    """No lab with this name is running."""
 
 
 class RequestRefused(LabError):

@@ -137,7 +137,7 @@ def pod_at(settings: Settings, node: int, number: int, taken: frozenset[str] = f
 
 
 def node_at(settings: Settings, number: int, pod_bridge: str) -> Node:
-    """Returns node `number` with its first pods, and one more pod that is no endpoint and only sends requests."""
+    """Returns node `number` with its first pods, and one more pod that is not an endpoint and only sends requests."""
     pods: list[Pod] = []
     for each in range(1, settings.pods + 1):
         taken = frozenset(address for pod in pods for address in pod.addresses)

@@ -59,7 +59,7 @@ async def carry_out(
     what is broken.
 
     present: descriptions of the lab's present faults. Raises ValueError for an invalid request, and LabError if there
-    is no result: the load did not run well before, or the fault could not be made, was not seen in effect, or was not
+    is not a result: the load did not run well before, or the fault could not be made, was not seen in effect, or was not
     repaired.
     """
     site = await work(lambda: site_of(request, cluster, work))

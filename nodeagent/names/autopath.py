@@ -26,7 +26,7 @@ def search_path(namespace: str, zone: str, node_search: Sequence[str]) -> tuple[
 
 
 def steps(name: bytes, kind: int, path: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Returns the names to try for a query, in order, beginning with the name itself; empty if it is no search step.
+    """Returns the names to try for a query, in order, beginning with the name itself; empty if it is not a search step.
 
     Only A and AAAA queries for a name below the first search domain are walked, because a resolver asks that one first.
     The last step is the name that the pod's program asked for, without a search domain. Names that would be too long

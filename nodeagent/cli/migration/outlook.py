@@ -22,7 +22,7 @@ class Outlook(Struct, frozen=True):
 
 
 def outlook(found: ClusterState) -> Outlook:
-    """Returns the outlook for the cluster's present state."""
+    """Returns the present facts, what prevents a takeover, and a row for each node."""
     assessed = Assessment() if found.configuration is None else assess(found.configuration, found.kubernetes)
     return Outlook(
         tuple(_facts(found, assessed)),

@@ -40,7 +40,7 @@ class ConnectivityError(Exception):
 
 
 class StagePlan(Struct, frozen=True):
-    """nodes: their objects. seconds: timeout until all pods run."""
+    """nodes: the Node objects. seconds: timeout until all pods run."""
 
     namespace: str
     image: str

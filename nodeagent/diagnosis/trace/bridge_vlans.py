@@ -1,15 +1,15 @@
-"""A bridge that filters by VLAN, and a port that is not in the VLAN of the bridge's own frames (pure).
+"""Judges a bridge that filters by VLAN, and a port that is not in the VLAN of the bridge's own frames (pure).
 
-A frame without a tag is of the VLAN of the port that it comes in by (its PVID), and leaves by ports that are in this VLAN only. For
-frames of the node the bridge itself is such a port.
+A frame without a tag belongs to the VLAN of the port where it arrives (its PVID), and leaves only through ports in this
+VLAN. The bridge itself is such a port for frames of the node.
 """
 
 from nodeagent.wire.netlink.bridges import PortVlans
 
 
 def barrier(bridge: str, own: PortVlans, port: str, other: PortVlans) -> tuple[str, str]:
-    """Why frames without a tag do not pass between a node and a host behind a port of its bridge, in either direction, and what to do;
-    empty where they may. A host that takes tagged frames is nothing that is known here."""
+    """Returns why frames without a tag do not pass, in either direction, between a node and a host behind a port of its
+    bridge, and what to do; empty if they pass. Whether the host accepts tagged frames is not known here."""
     for sender, sent, receiver, received in ((bridge, own, port, other), (port, other, bridge, own)):
         self_ = " self" if sender == bridge else ""
         if not sent.own:

@@ -33,8 +33,8 @@ class Bridges:
         self._vlans: dict[int, PortVlans] | None = None
 
     def barrier(self, bridge: rtnetlink.Link, address: str) -> tuple[str, str]:
-        """Why a bridge's VLANs keep frames from passing between this node and a host behind it, and what to do; empty where nothing does,
-        or where the port of that host is not known."""
+        """Returns why a bridge's VLANs stop frames between this node and a host behind it, and what to do; empty if
+        they do not, or if the host's port is not known."""
         if not self._filters(bridge.name):
             return "", ""
         port = self.port_to(bridge, address)
@@ -45,7 +45,8 @@ class Bridges:
         return self.barred_ports(bridge, ports).get(port, ("", ""))
 
     def barred_ports(self, bridge: rtnetlink.Link, ports: Mapping[str, int]) -> dict[str, tuple[str, str]]:
-        """The ports of a bridge, by name and index, that its VLANs keep apart from this node: why, and what to do."""
+        """Returns the ports, of `ports` (name → index), that the bridge's VLANs separate from this node, each with why
+        and what to do."""
         if not self._filters(bridge.name):
             return {}
         found = {}

@@ -133,7 +133,7 @@ class KernelRoutes:
         return Route(RouteOutcome.REJECTED, link.name, reason=reason, cure=f"bridge link set dev {port} hairpin on")
 
     def barred(self, interface: str, address: str) -> Route | None:
-        """That the VLANs of a bridge keep this node and a host behind it apart; None where they do not."""
+        """Returns a rejecting route if the bridge's VLANs separate this node from a host behind it; else None."""
         link = self._link(interface)
         if link is None or link.kind != "bridge":
             return None
@@ -141,7 +141,8 @@ class KernelRoutes:
         return Route(RouteOutcome.REJECTED, interface, reason=reason, cure=cure) if reason else None
 
     def barred_ports(self) -> dict[str, tuple[str, str]]:
-        """Ports of bridges of this node that VLANs keep apart from it: why, and what to do. Raises OSError."""
+        """Returns the bridge ports of this node that VLANs separate from it, each with why and what to do. Raises
+        OSError."""
         links = self._all_links().values()
         found: dict[str, tuple[str, str]] = {}
         for bridge in (one for one in links if one.kind == "bridge"):
@@ -150,7 +151,7 @@ class KernelRoutes:
         return found
 
     def bridges_of(self, port: str) -> frozenset[str]:
-        """The bridge whose port an interface is; none where it is no port."""
+        """Returns the bridge that an interface is a port of; empty if it is not a port."""
         link = self._link(port)
         return frozenset(
             one.name for one in self._all_links().values() if link is not None and one.ifindex == link.master
@@ -209,7 +210,8 @@ class KernelRoutes:
         return known
 
     def _stays_silent(self, hop: str, index: int) -> bool:
-        """Returns whether it does not answer now either; a failed entry is probed again, a probed one is waited for."""
+        """Returns whether a neighbour still does not answer: a failed entry is probed again, and a running probe is
+        waited for."""
         end = time.monotonic() + NEIGHBOUR_SECONDS
         while (state := self._neighbour(hop, index)) & _NO_ANSWER:
             if time.monotonic() > end:
@@ -220,7 +222,7 @@ class KernelRoutes:
         return False
 
     def _neighbour(self, hop: str, index: int) -> int:
-        """Returns its state; NUD_NONE if the kernel does not report it."""
+        """Returns the state of a neighbour entry; NUD_NONE if the kernel does not report it."""
         try:
             return read_state(self._socket.ask(look_up_neighbour(hop, index)))
         except TimeoutError:

@@ -1,5 +1,5 @@
-"""Programs of tc and XDP at interfaces: packets meet them before or after everything that a trace follows. Their effect
-is unknown."""
+"""Programs of tc and XDP at interfaces. They handle packets before or after all rules that a trace follows. Their
+effect is unknown."""
 
 import socket
 from collections.abc import Collection, Iterator
@@ -40,7 +40,7 @@ class LinkProgram(Struct, frozen=True):
 
 
 def read_link_programs() -> tuple[LinkProgram, ...]:
-    """Returns those of all interfaces of this network namespace. Raises OSError."""
+    """Returns the programs of all interfaces in this network namespace. Raises OSError."""
     with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
         return read_consistently(lambda: tuple(dict.fromkeys(_programs(netlink))))
 
@@ -61,5 +61,5 @@ def _programs(netlink: NetlinkSocket) -> Iterator[LinkProgram]:
 
 
 def programs_on_the_way(programs: Collection[LinkProgram], interfaces: Collection[str]) -> list[LinkProgram]:
-    """Returns those that a packet or its answer meets."""
+    """Returns the programs that handle a packet or its answer."""
     return [one for one in programs if one.interface in interfaces]

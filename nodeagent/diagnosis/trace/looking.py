@@ -30,8 +30,8 @@ def look(ruleset: Ruleset, question: Question, read_others: ReadOthers, interfac
 
 
 def _barred(found: Sequence[Journey], interfaces: frozenset[str], routes: KernelRoutes) -> list[str]:
-    """Where it does not arrive, which ports of the bridges on its way VLANs keep apart from this node: behind which of them a host is that
-    does not answer is not known."""
+    """Returns why VLANs separate ports from this node, for the bridges on the packet's path, if the packet does not
+    arrive. Any such port may lead to the host: the port of a host that does not answer is not known."""
     if all(one.end is End.ARRIVED for one in found):
         return []
     return [why for port, (why, _) in routes.barred_ports().items() if interfaces & routes.bridges_of(port)]

@@ -75,7 +75,7 @@ def _of_no_listener(question: Question, journey: Journey, own: OwnTable | None) 
 
 
 def _of_no_server(question: Question, journey: Journey, own: OwnTable | None, place: str) -> Reason:
-    """The endpoint is in this node's own network, and no program listens there."""
+    """Explains that the endpoint is in this node's own network and no program listens there."""
     why = f"no program of this node listens on {place}"
     if journey.delivery.listener_at:
         return Reason(
@@ -97,7 +97,7 @@ def _of_no_server(question: Question, journey: Journey, own: OwnTable | None, pl
 
 
 def _of_node_port(place: str, service: str, addresses: Sequence[str]) -> Reason:
-    """A node port at an address where none is answered."""
+    """Explains that no node port is answered at this address."""
     shown = ", ".join(addresses[:_SHOWN]) + (", …" if len(addresses) > _SHOWN else "")
     return Reason(
         f"{place} is a node port of {service}, and node ports are answered at {shown or 'no address of this node'} only",
@@ -160,7 +160,7 @@ def _of_one_way(question: Question, journey: Journey) -> Reason:
 
 
 def _of_answer(question: Question, end: str, answer: ReplyPath, *, translated: bool) -> Reason:
-    """What keeps the answer from the client."""
+    """Returns what stops the answer on its way to the client."""
     if answer.end is Back.NO_WAY and answer.route is not None:
         text = answer.route.reason or f"no route to {question.source}"
         return Reason(f"the answer of {end} does not come back: to {question.source}: {text}", answer.route.cure)
@@ -222,7 +222,8 @@ def _foreign(own: OwnTable, rule: Decision) -> str:
 
 
 def _of_refusal(question: Question, service: str, place: str, own: OwnTable) -> Reason:
-    """What was refused: a port that the Service does not have, or that has no endpoints, or whose elements are missing."""
+    """Returns what was refused: a port that the Service does not have, or that has no endpoints, or whose elements are
+    missing."""
     if not service:
         return _of_no_such_port(question, place, own)
     if own.picks(question):

@@ -152,7 +152,7 @@ class Report(Struct, frozen=True):
         return "" if crowd is None else f"{crowd}, and a connection without a free port is dropped"
 
     def _hole(self) -> str:
-        """Says that long packets are lost, though short ones pass."""
+        """Says that long packets are lost although short ones arrive."""
         hole = next((one.hole for one in self.found if one.hole is not None), None)
         return "" if hole is None else f"{hole}: {cure(self.question.family)}"
 

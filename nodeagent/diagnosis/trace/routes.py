@@ -86,7 +86,7 @@ class Router(Interface):
         ...
 
     def barred(self, interface: str, address: str) -> Route | None:
-        """That a bridge keeps this node and a host behind it apart, by VLANs; None where it does not."""
+        """Returns a rejecting route if a bridge's VLANs separate this node from a host behind it; else None."""
         ...
 
     def width(self, interface: str) -> int:

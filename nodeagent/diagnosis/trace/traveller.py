@@ -19,7 +19,7 @@ match."""
 @dataclass(frozen=True, slots=True)
 class Decision:
     """A rule that decided something, or could have.
-    table: with its family. rule: its number in the chain for ours, 0 if it is no rule. effect: what it did. applied:
+    table: with its family. rule: its number in the chain for ours, 0 if it is not a rule. effect: what it did. applied:
     whether it did. unclear: it has a part that cannot be evaluated, and was skipped. may_stop: it would stop the
     packet. translates: it gave the packet another destination."""
 

@@ -48,7 +48,7 @@ def chi_square(counts: Collection[int]) -> float:
 def evenness(names: Mapping[str, int], servers: Iterable[str]) -> float:
     """Returns the probability (0 to 1) that a fair choice among `servers` is at least as uneven as `names`.
 
-    A server that never answered counts as 0; a name that is no server makes the result 0. Small values speak against a
+    A server that never answered counts as 0; a name that is not a server makes the result 0. Small values speak against a
     fair choice: with a limit of 0.001, one test in a thousand fails although nothing is wrong.
     """
     servers = list(servers)

@@ -14,7 +14,7 @@ LARGEST_FROM_PROCESS = 1 << 20
 _LENGTH_BYTES = 4
 PROCESS_USER = 2_053_053_053
 """The user id that the process takes when root starts it. No other process may have it, because processes of one user
-can stop each other. So it is no id that images use (nobody, 65532), and in no range from which ids are given out
+can stop each other. So it is not an id that images use (nobody, 65532), and in no range from which ids are given out
 (systemd's UIDS-GIDS: 65536 to 1879048191 and from 2147352576; OpenShift: 1000000000 to 1999999999)."""
 SERVICES_IN_ONE = 50
 """Services in one message of a full state: few enough that applying it does not delay queries."""

@@ -41,7 +41,7 @@ class Walk(NamedTuple):
 
 
 def begin_walk(query: Query, first: bytes, path: Sequence[bytes]) -> Walk | None:
-    """Returns a walk along a pod's search path; None if the query is no search step, or its answer not NXDOMAIN."""
+    """Returns a walk along a pod's search path; None if the query is not a search step, or its answer not NXDOMAIN."""
     if is_found(first[3] & 0x0F) or not path:
         return None
     following = steps(query.name, query.kind, path)[1:]

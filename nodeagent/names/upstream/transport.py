@@ -63,7 +63,7 @@ def _family(server: Server) -> socket.AddressFamily:
 
 
 def _socket_address(server: Server) -> tuple[str, int] | tuple[str, int, int, int]:
-    """Returns the address for the socket module. Raises OSError for a zone that is no interface."""
+    """Returns the address for the socket module. Raises OSError for a zone that is not an interface."""
     if ":" not in server.address:
         return server.address, server.port
     address, _, zone = server.address.partition("%")

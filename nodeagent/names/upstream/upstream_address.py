@@ -40,7 +40,7 @@ def parse_server(text: str) -> Server:
 
 
 def canonical(text: str) -> str | None:
-    """Returns the one spelling of an address, mapped IPv4 as IPv4; None if `text` is no address."""
+    """Returns the one spelling of an address, mapped IPv4 as IPv4; None if `text` is not an address."""
     try:
         address = ip_address(text)
     except ValueError:
