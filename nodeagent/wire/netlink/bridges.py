@@ -22,8 +22,8 @@ _CALLS = {uapi.IFLA_BR_NF_CALL_IPTABLES: Family.IPV4, uapi.IFLA_BR_NF_CALL_IP6TA
 
 
 class PortVlans(NamedTuple):
-    """The VLANs of a port of a bridge, or of the bridge as a port of its own. own: that of frames that come in without a tag (PVID);
-    0: such frames are dropped. untagged: those whose frames leave without a tag."""
+    """The VLANs of a port of a bridge, or of the bridge itself as a port. own: the VLAN of frames received without a tag (PVID);
+    0: such frames are dropped. untagged: those whose frames are sent without a tag."""
 
     ifindex: int
     allowed: frozenset[int]
@@ -33,20 +33,20 @@ class PortVlans(NamedTuple):
 
 @reader
 def filters_vlans(body: memoryview) -> bool:
-    """Whether an RTM_NEWLINK message says of a bridge that it lets frames pass only where their VLAN is allowed."""
+    """Returns whether a bridge drops frames of VLANs that a port does not allow, from an RTM_NEWLINK message."""
     found = dict(attributes(_info(body).get(uapi.IFLA_INFO_DATA, memoryview(b""))))
     return uapi.IFLA_BR_VLAN_FILTERING in found and bool(found[uapi.IFLA_BR_VLAN_FILTERING][0])
 
 
 def get_vlans() -> Request:
-    """A dump of all bridges and their ports with their VLANs."""
+    """Returns the request for a dump of all bridges and their ports, with their VLANs."""
     head = _LINK.pack(socket.AF_BRIDGE, 0, 0, 0, 0)
     return Request(uapi.RTM_GETLINK, 0, head + attribute(uapi.IFLA_EXT_MASK, _U32.pack(uapi.RTEXT_FILTER_BRVLAN)))
 
 
 @reader
 def read_vlans(body: memoryview) -> PortVlans:
-    """One of them."""
+    """Returns the VLANs in one message of the answer to `get_vlans`."""
     spec = dict(attributes(body[_LINK_BYTES:])).get(uapi.IFLA_AF_SPEC, memoryview(b""))
     found = [_VLAN.unpack_from(value) for kind, value in attributes(spec) if kind == uapi.IFLA_BRIDGE_VLAN_INFO]
     own = next((number for flags, number in found if flags & uapi.BRIDGE_VLAN_INFO_PVID), 0)
