@@ -50,6 +50,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield cluster
 
 
+def test_images_are_made_once_for_a_release() -> None:
+    assert images.make(Release.of_environment()) == images.make(Release.of_environment())
+
+
 def test_pods_of_both_nodes_reach_each_other(cluster: Cluster) -> None:
     names = [f"on-{node.name}" for node in cluster.nodes]
     for name, node in zip(names, cluster.nodes, strict=True):

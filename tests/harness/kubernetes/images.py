@@ -85,7 +85,8 @@ def tag(release: Release, name: str) -> str:
 
 
 def _tags(release: Release) -> list[str]:
-    return _run("the names of images", str(release.find("e2e.test")), "--list-images").split()
+    """Sorted: `e2e.test` lists them in another order each time."""
+    return sorted(_run("the names of images", str(release.find("e2e.test")), "--list-images").split())
 
 
 def _digest(*parts: Path | str) -> str:
