@@ -96,8 +96,10 @@ class Deployed:
             self.enter_pods(node)
 
     def enter_pods(self, node: Node) -> None:
-        """Actors in the pods that run on this node now."""
+        """Actors in the pods that run on this node now, without those that are being deleted."""
         for pod in self.cluster.get("pods", "--field-selector", f"spec.nodeName={node.name}")["items"]:
+            if "deletionTimestamp" in pod["metadata"]:
+                continue
             name = f"{pod['metadata']['labels']['app']}-{node.name}"
             addresses = tuple(entry["ip"] for entry in pod["status"]["podIPs"])
             member = Member(name, str(network_namespace(node, pod["metadata"]["uid"])), addresses, self._forks)
