@@ -69,7 +69,7 @@ def test_a_node_port_that_is_dropped_on_one_node_fails_there_and_is_traced(clust
     failed = [case for case in json.loads(done.stdout)["cases"] if not case["ok"]]
     assert done.returncode == 1
     assert failed
-    assert {case["way"].partition(",")[0] for case in failed} == {f"node port of {node.name}"}
+    assert {case["way"].partition(",")[0] for case in failed} == {f"node port of {node.name}"}, json.dumps(failed)
     assert {case["way"].rpartition(", ")[2] for case in failed} == {"IPv4"}
     assert not [case for case in failed if "UDP" in case["way"]]
     assert all(case["trace"] for case in failed), "nodeagent on that node says what becomes of it"
