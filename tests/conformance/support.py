@@ -18,7 +18,9 @@ class Support:
 
 KUBERNETES = (
     Support("1.36", TESTED, HERE),
-    Support("1.33 to 1.35", READ, "a kube-apiserver 1.36 that emulates them was tried: [deploy.md](deploy.md#versions)"),
+    Support(
+        "1.33 to 1.35", READ, "a kube-apiserver 1.36 that emulates them was tried: [deploy.md](deploy.md#versions)"
+    ),
     Support("1.32", READ, "[deploy.md](deploy.md#versions)"),
     Support("older", UNKNOWN, "EndpointSlices of `discovery.k8s.io/v1` are needed, which came with 1.21"),
 )
