@@ -4,20 +4,27 @@ import asyncio
 import errno
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
+from typing import TypeVar
 
 from nodeagent.diagnosis.explain.kernel import Probe, ProbeResult
 from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
 from nodeagent.diagnosis.trace.routes import Leg, RouteOutcome
 from nodeagent.model.addresses import Protocol, endpoint_text, family_of
 from nodeagent.model.frontend import Backend, ServiceState
+from nodeagent.model.names import ObjectKey
 
 MOST = 16
-"""Of many endpoints so many are tried, evenly spread."""
+"""Of many endpoints of a Service so many are tried, evenly spread."""
+MOST_OF_ALL, AT_ONCE = 800, 400
+"""Of all Services together, and at a time: each is an open file."""
 SECONDS = 1.0
 UDP_SECONDS = 0.3
 """How long a refusal of a datagram is waited for: it comes at once or never."""
+Tried = tuple[Backend, Protocol]
+T = TypeVar("T")
 _PROBED = (Protocol.TCP, Protocol.UDP)
 _ANSWERS = {
     errno.ECONNREFUSED: ProbeResult.REFUSED,
@@ -31,17 +38,36 @@ _UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN}
 def probe_endpoints(state: ServiceState, ports: Iterable[str]) -> tuple[Probe, ...]:
     """What connections to the endpoints that are used come to; each is closed at once. Of UDP an empty datagram is sent: that
     nobody listens is reported, that somebody does is not."""
-    names = set(ports)
+    tried = _chosen(state, set(ports), MOST)
+    return _probed(tried)
+
+
+def probe_services(states: Mapping[ObjectKey, ServiceState]) -> dict[ObjectKey, tuple[Probe, ...]]:
+    """The same of all ports of many Services, MOST_OF_ALL connections in all, evenly spread over them."""
+    each = min(MOST, max(1, MOST_OF_ALL // max(1, len(states))))
+    tried = {key: _chosen(states[key], None, each) for key in _spread(list(states), MOST_OF_ALL)}
+    found = iter(_probed([one for those in tried.values() for one in those]))
+    return {key: tuple(islice(found, len(those))) for key, those in tried.items()}
+
+
+def _chosen(state: ServiceState, names: set[str] | None, most: int) -> list[Tried]:
+    """Endpoints of these ports, or of all, evenly spread."""
     backends: dict[tuple[Backend, Protocol], None] = {}
     for one in state.frontends:
-        if one.protocol in _PROBED and one.service_port.port in names:
+        if one.protocol in _PROBED and (names is None or one.service_port.port in names):
             for route in (one.route, one.short_circuit):
                 backends.update(
                     dict.fromkeys((each, one.protocol) for each in (() if route is None else route.backends))
                 )
-    places = sorted(backends, key=lambda one: (one[0].address, one[0].port, one[1]))
-    count = min(MOST, len(places))
-    tried = [places[number * len(places) // count] for number in range(count)]
+    return _spread(sorted(backends, key=lambda one: (one[0].address, one[0].port, one[1])), most)
+
+
+def _spread(all_of_them: Sequence[T], most: int) -> list[T]:
+    count = min(most, len(all_of_them))
+    return [all_of_them[number * len(all_of_them) // count] for number in range(count)]
+
+
+def _probed(tried: list[Tried]) -> tuple[Probe, ...]:
     found = asyncio.run(_probe_all(tried))
     if not any(one.answer in _LOOKED_FOR for one in found):
         return found
@@ -82,10 +108,14 @@ def _neighbour(routes: KernelRoutes, one: Probe, backend: Backend) -> Probe:
     return one
 
 
-async def _probe_all(backends: list[tuple[Backend, Protocol]]) -> tuple[Probe, ...]:
-    return tuple(
-        await asyncio.gather(*(_probe(one) if of is Protocol.TCP else _probe_udp(one) for one, of in backends))
-    )
+async def _probe_all(backends: list[Tried]) -> tuple[Probe, ...]:
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def in_turn(one: Backend, of: Protocol) -> Probe:
+        async with room:
+            return await (_probe(one) if of is Protocol.TCP else _probe_udp(one))
+
+    return tuple(await asyncio.gather(*(in_turn(one, of) for one, of in backends)))
 
 
 async def _probe_udp(backend: Backend) -> Probe:

@@ -1,7 +1,7 @@
 """`nodeagent explain`: why a Service works or not on this node."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 
@@ -11,7 +11,7 @@ from nodeagent.cli.all_nodes.cluster_options import BRIEF, AskedCluster, cluster
 from nodeagent.cli.asking import asking_options, verdict_style
 from nodeagent.cli.carried_addresses import missing_addresses
 from nodeagent.cli.columns import Column
-from nodeagent.cli.endpoint_probes import probe_endpoints
+from nodeagent.cli.endpoint_probes import probe_endpoints, probe_services
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.kernel_view import KernelView, read_kernel
@@ -21,7 +21,7 @@ from nodeagent.cli.on_this_node import FollowedConnections, follow_service, foll
 from nodeagent.cli.rows import is_terminal, output_option, print_document, print_rows
 from nodeagent.cli.service_argument import ServiceArgument, find_service, parse_service
 from nodeagent.diagnosis.explain.explanation_text import lines_of
-from nodeagent.diagnosis.explain.kernel import InKernel, NodeFault
+from nodeagent.diagnosis.explain.kernel import InKernel, NodeFault, Probe
 from nodeagent.diagnosis.explain.reservations import reservations
 from nodeagent.diagnosis.explain.service import Explanation, explain_missing, explain_service
 from nodeagent.diagnosis.explain.service_facts import Facts
@@ -253,6 +253,7 @@ def explain_all(
 ) -> list[Explanation]:
     """Every Service of the view, by name."""
     taken = addresses_in_use(view.states.values(), view.context.node_addresses)
+    probes = probe_services(view.states) if probe else {}
     return [
         explain(
             view,
@@ -265,6 +266,7 @@ def explain_all(
             taken=taken,
             faults=faults,
             followed=followed,
+            probes=probes,
         )
         for key in sorted(view.services)
     ]
@@ -283,8 +285,9 @@ def explain(
     taken: AddressesInUse | None = None,
     followed: FollowedConnections | None = None,
     faults: Sequence[NodeFault] = (),
+    probes: Mapping[ObjectKey, tuple[Probe, ...]] | None = None,
 ) -> Explanation:
-    """One Service of the view. missing: what the service interface does not carry. taken: the addresses of all of them, where the caller has them. followed, faults: what this node
+    """One Service of the view. probes: of all of them, where the caller has them. missing: what the service interface does not carry. taken: the addresses of all of them, where the caller has them. followed, faults: what this node
     does to its connections."""
     if key in view.left_out:
         other, slices = view.left_out[key]
@@ -319,7 +322,9 @@ def explain(
     if probe and state is not None:
         facts = Facts(
             **{name: getattr(facts, name) for name in facts.__struct_fields__ if name != "probes"},
-            probes=probe_endpoints(state, [one.name or "" for one in facts.ports]),
+            probes=probe_endpoints(state, [one.name or "" for one in facts.ports])
+            if probes is None
+            else probes.get(key, ()),
         )
     return explain_service(facts)
 

@@ -38,14 +38,13 @@ COMMANDS = {
     "trace ADDRESS": ("trace", "192.0.2.1", f"{ADDRESS}:80"),
     "trace SERVICE": ("trace", "192.0.2.1", SERVICE),
     "show": ("show",),
-    "show SERVICE": ("show", SERVICE),
     "diff": ("diff",),
     "journal": ("journal",),
     "log-level": ("log-level",),
-    "plan": ("plan", "DIRECTORY"),
+    "plan": ("plan", "--manifests", "DIRECTORY"),
     "version": ("version",),
 }
-WITHOUT_AGENT = frozenset({"version", "trace ADDRESS", "show", "show SERVICE"})
+WITHOUT_AGENT = frozenset({"version", "trace ADDRESS", "show"})
 PROBING = frozenset({"explain SERVICE", "explain --probe"})
 
 

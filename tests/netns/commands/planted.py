@@ -103,7 +103,7 @@ FAULTS = {
         target_port=TAKEN_PORT,
     ),
     "no-route": Planted(
-        ("1 of 1 endpoints cannot be reached", "this node has no way to them"),
+        ("a route or rule of type unreachable applies to it",),
         places=((NOWHERE, NODE),),
         fails=frozenset({Failure.UNREACHABLE, Failure.TIMEOUT, Failure.OTHER}),
     ),

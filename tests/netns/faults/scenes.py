@@ -71,22 +71,22 @@ OF_ROUTES = {
     "a blackhole for the pods of another node": Fault(
         "ip route add blackhole 10.244.2.0/24", "ip route del blackhole 10.244.2.0/24",
         POD_TO_FAR, ("explain",), "not healthy: 1 of 5 Services, because default/far is broken: ",
-        ("to 10.244.2.10: a route or rule of type blackhole is for it; find it: ip rule",), UNREACHABLE,
+        ("to 10.244.2.10: a route or rule of type blackhole applies to it; find it: ip rule",), UNREACHABLE,
     ),
     "a rule that prohibits them": Fault(
         "ip rule add pref 5 to 10.244.2.0/24 prohibit", "ip rule del pref 5",
-        POD_TO_FAR, EXPLAIN_FAR, "broken: ", ("to 10.244.2.10: a route or rule of type prohibit is for it",), UNREACHABLE,
+        POD_TO_FAR, EXPLAIN_FAR, "broken: ", ("to 10.244.2.10: a route or rule of type prohibit applies to it",), UNREACHABLE,
     ),
     "no way to them by IPv6": Fault(
         "ip -6 route add unreachable fd00:244:2::/64", "ip -6 route del unreachable fd00:244:2::/64",
         ("caller", FAR6, Protocol.TCP), ("explain", "far6"), "broken: ",
-        ("to fd00:244:2::a: a route or rule of type unreachable is for it",), UNREACHABLE,
+        ("to fd00:244:2::a: a route or rule of type unreachable applies to it",), UNREACHABLE,
     ),
     "a rule for the Services before the table local": Fault(
         "ip rule add pref 10 lookup local; ip rule add pref 1 to 10.96.0.0/16 blackhole; ip rule del pref 0",
         "ip rule add pref 0 lookup local; ip rule del pref 1; ip rule del pref 10",
         NODE_TO_WEB, EXPLAIN_WEB, "broken: connections of this node to ",
-        ("a route or rule of type blackhole is for it",),
+        ("a route or rule of type blackhole applies to it",),
     ),
     "a link address of a pod that somebody entered": Fault(
         "ip neigh replace 10.244.1.10 lladdr 02:00:00:00:00:99 dev web-0 nud permanent", "ip neigh del 10.244.1.10 dev web-0",
