@@ -18,7 +18,7 @@ def prepare() -> Callable[[Cluster], None]:
 
 
 @pytest.fixture(scope="module")
-def namespaced_path(
+def beside(
     request: pytest.FixtureRequest,
     new_world: Callable[..., World],
     tmp_path_factory: pytest.TempPathFactory,
