@@ -81,7 +81,7 @@ def _silent(netlink: NetlinkSocket, found: FoundRoute, address: str, name: str) 
         if state & uapi.NUD_FAILED:
             netlink.perform([use_neighbour(hop, found.interface)])
         if state & _SILENT:
-            return f"nobody answers for {hop} on {name}"
+            return f"no host answers for {hop} on {name}"
     return ""
 
 

@@ -1,6 +1,6 @@
 """Under each configuration that changes what exists, the first line of every command says that all is well, and it exits 0.
 
-Around each stands a connection that works. The control is a fault of the objects, which `explain` and `problems` then name.
+Before the commands, connections are made that work. The control is a Service without endpoints, which `explain` must not call healthy.
 """
 
 from collections.abc import Sequence
@@ -109,10 +109,16 @@ def commands(socket: str, setting: Setting) -> dict[str, tuple[str, ...]]:
     }
 
 
+@pytest.fixture
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a name short enough for a socket in it."""
+    return tmp_path_factory.mktemp("s")
+
+
 @pytest.mark.parametrize("name", SETTINGS)
-def test_all_is_well(objects: Cluster, warm_launcher: WarmLauncher, tmp_path: Path, name: str) -> None:
+def test_all_is_well(objects: Cluster, warm_launcher: WarmLauncher, directory: Path, name: str) -> None:
     setting = SETTINGS[name]
-    told = Told(objects, warm_launcher, tmp_path)
+    told = Told(objects, warm_launcher, directory)
     names = make_service("kube-dns", *cluster_ips(9), ports=(service_port(53, Protocol.UDP, name="dns"),))
     if setting.names:
         objects.manifests.put(names)
@@ -135,4 +141,21 @@ def test_all_is_well(objects: Cluster, warm_launcher: WarmLauncher, tmp_path: Pa
     finally:
         agent.stop()
         objects.manifests.remove(names)
+        told.world.run(NODE, ["sh", "-c", "nft flush ruleset; ip link del nodeagent0"], check=False)
+
+
+def test_control_a_service_without_endpoints_is_seen(
+    objects: Cluster, warm_launcher: WarmLauncher, directory: Path
+) -> None:
+    lonely = make_service("lonely", *cluster_ips(8))
+    told = Told(objects, warm_launcher, directory)
+    objects.manifests.put(lonely)
+    agent = objects.start_agent(*SETTINGS["defaults"].flags, f"--socket={told.socket}")
+    try:
+        done = told.run("explain", "--socket", str(told.socket))
+        assert done.returncode == 1
+        assert done.stdout.startswith("not healthy: 1 of ")
+    finally:
+        agent.stop()
+        objects.manifests.remove(lonely)
         told.world.run(NODE, ["sh", "-c", "nft flush ruleset; ip link del nodeagent0"], check=False)

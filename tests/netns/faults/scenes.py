@@ -50,12 +50,12 @@ UNREACHABLE, FORWARDING = "EndpointsUnreachable", "ForwardingOff"
 OF_ROUTES = {
     "a gateway for the pods of another node that is not there": Fault(
         "ip route add 10.244.2.0/24 via 192.168.0.77 dev eth0 onlink", "ip route del 10.244.2.0/24",
-        POD_TO_FAR, EXPLAIN_FAR, "broken: ", ("nobody answers for 192.168.0.77 on eth0",),
+        POD_TO_FAR, EXPLAIN_FAR, "broken: ", ("no host answers for 192.168.0.77 on eth0",),
         UNREACHABLE,
     ),
     "a pod's route to the interface of another pod": Fault(
         "ip route replace 10.244.1.10 dev web-1", "ip route replace 10.244.1.10 dev web-0",
-        POD_TO_WEB, EXPLAIN_WEB, "broken: ", ("nobody answers for 10.244.1.10 on web-1",), UNREACHABLE,
+        POD_TO_WEB, EXPLAIN_WEB, "broken: ", ("no host answers for 10.244.1.10 on web-1",), UNREACHABLE,
     ),
     "a pod's own interface down, so that the default route takes it": Fault(
         "ip link set web-0 down", "ip link set web-0 up; ip route add 10.244.1.10 dev web-0",
@@ -170,7 +170,7 @@ OF_RULES = {
     ),
     "answers that are not tracked": Fault(
         guard("prerouting", "ip saddr 10.244.1.10 notrack", -300), CURE, POD_TO_WEB, EXPLAIN_WEB,
-        "broken: ", ("the answer of 10.244.1.10:8080 is not translated back, as it is not tracked: prerouting",),
+        "broken: ", ("the answer of 10.244.1.10:8080 is not translated back, because it is not tracked: prerouting",),
     ),
     "a chain that gives connections another source before ours": Fault(
         guard("postrouting", "ip daddr 10.244.2.10 snat ip to 192.0.2.9", 90, kind="nat"), CURE, POD_TO_FAR, CHECK,

@@ -17,7 +17,7 @@ def node_figures(seen: NodeReport) -> Iterator[Instrument]:
     yield gauge("nodeagent_source_ports_taken", ports, values={(): seen.source_ports_taken})
     early = "Chains of other programs that translate connections before the agent's"
     yield gauge("nodeagent_chains_before_ours", early, values={(): seen.chains_before_ours})
-    lost = "Endpoints, of those looked at, that this node has no route to, or that nobody answers for"
+    lost = "Endpoints, of those looked at, that this node has no route to, or that no host answers for"
     yield gauge("nodeagent_endpoints_unreachable", lost, values={(): seen.endpoints_lost})
 
 
