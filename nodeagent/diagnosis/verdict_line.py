@@ -2,9 +2,9 @@
 
 
 def verdict_line(verdict: str, what: str, because: str, do: str = "", more: int = 0) -> str:
-    """verdict: `broken`, `impaired`, `not healthy`. what, because, do: parts of a sentence. more: how many others are wrong too.
+    """Returns the verdict as one sentence. verdict: `broken`, `impaired`, `not healthy`. what, because, do: its parts.
 
-    do: empty where `because` says already what to do, or nobody can do anything.
+    do: empty if `because` already says what to do, or if nothing can be done. more: the number of further findings.
     """
     cure = f"; {do}" if do else ""
     others = f" (and {more} more)" if more else ""

@@ -1,1 +1,1 @@
-"""What the agents of all nodes say, as one verdict. Pure."""
+"""Combines the answers of the agents of all nodes into one verdict (pure)."""

@@ -1,4 +1,4 @@
-"""One verdict over all nodes: what is wrong, on how many of them, and which could not be asked."""
+"""One verdict for all nodes: what is wrong, on how many nodes, and which nodes could not be asked."""
 
 from collections.abc import Collection, Sequence
 
@@ -6,21 +6,21 @@ from nodeagent.diagnosis.all_nodes.node_answers import Condition, NodeAnswer, No
 from nodeagent.diagnosis.verdict_line import verdict_line
 
 MOST_NAMED = 3
-"""Nodes that a sentence names."""
+"""How many nodes a sentence names at most."""
 
 
 def worst_first(answers: Collection[NodeAnswer]) -> list[NodeAnswer]:
-    """By how they are; among equals by name."""
+    """Returns the answers sorted by condition, the worst first, then by node name."""
     return sorted(answers, key=lambda one: (-one.condition, one.node))
 
 
 def is_healthy(answers: Collection[NodeAnswer]) -> bool:
-    """Whether every node says so; without nodes nobody does."""
+    """Returns whether every node is healthy; False if there are no nodes."""
     return bool(answers) and all(one.condition is Condition.HEALTHY for one in answers)
 
 
 def cluster_verdict(answers: Collection[NodeAnswer]) -> str:
-    """The first line. What more nodes have in common comes before what fewer have, if both are as bad; else as the nodes have it."""
+    """Returns the first line: the worst complaint; among equally bad ones, the one that most nodes have."""
     unknown = [one for one in worst_first(answers) if one.condition is Condition.UNKNOWN]
     found = _by_complaint(answers)
     if found:
@@ -41,7 +41,7 @@ def cluster_verdict(answers: Collection[NodeAnswer]) -> str:
 
 
 def where(nodes: Sequence[str], all_nodes: int) -> str:
-    """`on all 3 nodes`, `on node-1`, `on 2 of 3 nodes (node-1, node-2)`."""
+    """Returns `on all 3 nodes`, `on node-1`, `on 2 of 3 nodes (node-1, node-2)`."""
     if len(nodes) == all_nodes > 1:
         return f"on all {all_nodes} nodes"
     if len(nodes) == 1:
@@ -50,7 +50,7 @@ def where(nodes: Sequence[str], all_nodes: int) -> str:
 
 
 def _by_complaint(answers: Collection[NodeAnswer]) -> list[tuple[NodeComplaint, list[str]]]:
-    """What is wrong, and the nodes that say so. The reason is that of the first node: addresses in it may differ."""
+    """Returns each complaint with the nodes that have it. Its reason is the first node's: addresses in it may differ."""
     found: dict[tuple[Condition, str, str], tuple[NodeComplaint, list[str]]] = {}
     for answer in sorted(answers, key=lambda one: one.node):
         for one in answer.complaints:

@@ -1,7 +1,7 @@
-"""What one node says of itself, read from the documents of `nodeagent explain`, `check` and `problems` (`-o json`).
+"""The answer of one node, decoded from the documents of `nodeagent explain`, `check` and `problems` (`-o json`).
 
-Pods of agents may be of another version than this program: fields that are not known are passed over, and a document
-without the fields that matter is no answer.
+The agent in a pod may have another version than this program: unknown fields are ignored, and a document that lacks a
+required field is rejected.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ Document = TypeVar("Document")
 
 
 class Condition(IntEnum):
-    """How a node is, the worst last. UNKNOWN: it could not be asked, which is never healthy."""
+    """The condition of a node, the worst last. UNKNOWN: it could not be asked, which never counts as healthy."""
 
     HEALTHY = 0
     UNKNOWN = 1
@@ -27,12 +27,12 @@ class Condition(IntEnum):
 
     @property
     def word(self) -> str:
-        """As a verdict begins."""
+        """The condition as the first word of a verdict."""
         return "not healthy" if self is Condition.UNHEALTHY else self.name.lower()
 
 
 class NodeComplaint(Struct, frozen=True):
-    """One thing that is wrong. subject: a Service, a check, an object. what, because, do: parts of a sentence, what may be empty."""
+    """One fault. subject: a Service, a check or an object. what (may be empty), because, do: parts of a sentence."""
 
     condition: Condition
     subject: str
@@ -42,14 +42,14 @@ class NodeComplaint(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What is wrong, without the reason."""
+        """The fault without its reason."""
         return f"{self.subject}: {self.what}" if self.what else self.subject
 
 
 class NodeAnswer(Struct, frozen=True):
-    """verdict: the node's own first line; of one that could not be asked, why. complaints: worst first.
+    """A node's answer. verdict: its own first line, or why it could not be asked. complaints: worst first.
 
-    more: complaints that the node has beside these.
+    more: how many further complaints the node has.
     """
 
     node: str
@@ -60,7 +60,7 @@ class NodeAnswer(Struct, frozen=True):
 
 
 class Unreadable(Exception):
-    """What a node said is no answer; one line."""
+    """The document of a node could not be decoded. The message is one line."""
 
 
 class _Finding(Struct):
@@ -76,7 +76,7 @@ class _Service(Struct):
 
 
 class _Explained(Struct):
-    """Of one Service, or of all: then those that are not healthy."""
+    """The document of one Service, or of all Services: then `services` has those that are not healthy."""
 
     verdict: str
     healthy: bool
@@ -106,7 +106,7 @@ class _Problem(Struct):
 
 
 def explained(node: str, output: str) -> NodeAnswer:
-    """What `nodeagent explain -o json` printed there. Raises Unreadable."""
+    """Decodes the output of `nodeagent explain -o json`. Raises Unreadable."""
     said = _decoded(output, _Explained)
     if said.healthy:
         return NodeAnswer(node, Condition.HEALTHY, said.verdict)
@@ -122,7 +122,7 @@ def explained(node: str, output: str) -> NodeAnswer:
 
 
 def checked(node: str, output: str) -> NodeAnswer:
-    """What `nodeagent check -o json` printed there. Raises Unreadable."""
+    """Decodes the output of `nodeagent check -o json`. Raises Unreadable."""
     said = _decoded(output, _Checks)
     failed = [one for one in said.checks if one.result == "failed"]
     complaints = tuple(NodeComplaint(Condition.UNHEALTHY, one.check, "", one.detail, one.cure) for one in failed)
@@ -130,7 +130,7 @@ def checked(node: str, output: str) -> NodeAnswer:
 
 
 def problems(node: str, output: str) -> NodeAnswer:
-    """What `nodeagent problems -o json` printed there. Raises Unreadable."""
+    """Decodes the output of `nodeagent problems -o json`. Raises Unreadable."""
     said = _decoded(output, tuple[_Problem, ...])
     complaints = tuple(NodeComplaint(Condition.UNHEALTHY, one.subject, one.reason, one.detail) for one in said)
     if not complaints:
@@ -139,7 +139,7 @@ def problems(node: str, output: str) -> NodeAnswer:
 
 
 READERS: Mapping[str, Callable[[str, str], NodeAnswer]] = {"explain": explained, "check": checked, "problems": problems}
-"""Command → what reads its document."""
+"""Command → the function that decodes its document."""
 
 
 def _condition(severity: str) -> Condition:

@@ -1,4 +1,4 @@
-"""What `nodeagent check` looks for on a node, and what each thing it finds means.
+"""The checks of `nodeagent check`: what each one looks for on a node, and how it judges what it finds.
 
-Pure but for `kernel_facts`, which reads: judgements are made of values, so that recorded rule sets can be judged too.
+Only `kernel_facts` reads the kernel. The rest is pure and judges values, so that recorded rule sets can be judged too.
 """

@@ -1,4 +1,4 @@
-"""Whether there is room for the clients whose endpoints are remembered (pure)."""
+"""Checks how full the set of clients with session affinity is (pure)."""
 
 from nodeagent.diagnosis.checks.finding import Finding, Result
 
@@ -6,7 +6,7 @@ NEARLY_FULL = 0.9
 
 
 def affinity_finding(family: str, count: int, most: int) -> Finding:
-    """count: clients that are remembered. most: how many can be."""
+    """Returns the finding for one family. count: clients that are remembered. most: the size of their set."""
     check, fill = f"{family} affinity", f"{count} of {most} clients are remembered"
     cure = "lower sessionAffinityConfig.clientIP.timeoutSeconds of the Services with affinity and many clients"
     if count >= most:

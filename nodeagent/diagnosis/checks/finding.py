@@ -1,4 +1,4 @@
-"""What a check says (pure)."""
+"""The result of a check, and the verdict over all of them (pure)."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -9,7 +9,7 @@ from nodeagent.diagnosis.verdict_line import verdict_line
 
 
 class Result(StrEnum):
-    """How a check ended; a note is something to know that is not wrong."""
+    """The result of a check. NOTE: worth knowing, but no fault."""
 
     OK = "ok"
     NOTE = "note"
@@ -17,11 +17,11 @@ class Result(StrEnum):
 
 
 class Finding(Struct, frozen=True):
-    """One check. detail: what was found, and what follows from it. cure: what to do; each one line.
+    """What one check found. detail: what was found, and what follows from it. cure: what to do. Each is one line.
 
-    reason: CamelCase and stable, where it is a condition of the node that stops connections to Services. family: of
-    those connections; empty: every one. total: it stops all that this node forwards. unseen: something that may stop
-    connections was not looked at.
+    reason: CamelCase and stable, set if this is a condition of the node that stops connections to Services. family: the
+    family of those connections; empty: both. total: it stops everything that this node forwards. unseen: the check could
+    not look at something that may stop connections.
     """
 
     check: str
@@ -35,7 +35,7 @@ class Finding(Struct, frozen=True):
 
 
 def verdict_of(findings: Sequence[Finding]) -> str:
-    """One line over all: what is wrong first of all, and what to do about it."""
+    """Returns one line for all checks: the first failure with its cure, or `healthy`."""
     wrong = [finding for finding in findings if finding.result is Result.FAILED]
     if not wrong:
         unseen = next((finding.detail for finding in findings if finding.unseen), "")

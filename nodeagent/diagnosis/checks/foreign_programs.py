@@ -10,7 +10,7 @@ MOST_NAMED = 3
 
 
 def link_program_findings(programs: Sequence[LinkProgram]) -> Iterator[Finding]:
-    """A note, for most are meant to be there: a network plugin's, or a limit of bandwidth."""
+    """Yields one note. It is no failure, because most programs are there on purpose: a network plugin, a bandwidth limit."""
     if not programs:
         return
     named = "; ".join(one.title for one in programs[:MOST_NAMED])
@@ -20,17 +20,17 @@ def link_program_findings(programs: Sequence[LinkProgram]) -> Iterator[Finding]:
 
 
 def ipsec_findings(policies: Sequence[Policy]) -> Iterator[Finding]:
-    """A note: most lead packets into a tunnel. What a policy blocks may be meant to be blocked."""
+    """Yields one note. Most policies lead packets into a tunnel, and a policy that blocks may be there on purpose."""
     if policies:
         blocking = sum(one.blocks for one in policies)
-        told = f"; {blocking} of {len(policies)} block what they are about" if blocking else ""
+        blocked = f"; {blocking} of {len(policies)} block what they are about" if blocking else ""
         many = f"{len(policies)} policies" if len(policies) > 1 else "a policy"
-        detail = f"packets meet {many}, not followed{told}"
+        detail = f"packets meet {many}, not followed{blocked}"
         yield Finding("IPsec", Result.NOTE, detail, "ip xfrm policy")
 
 
 def vlan_findings(ports: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
-    """A note: hosts behind these ports may be meant to be apart."""
+    """Yields one note. The hosts behind these ports may be separated on purpose. ports: name → (reason, command)."""
     for why, do in list(ports.values())[:1]:
         others = len(ports) - 1
         more = f" (and {others} more port{'' if others == 1 else 's'})" if others else ""

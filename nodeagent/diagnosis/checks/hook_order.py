@@ -1,4 +1,4 @@
-"""Who is asked before us: chains of others that translate connections first (pure)."""
+"""Checks whether chains of other programs translate connections before ours (pure)."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ _FAMILY_OF_TABLE = {"ip": "IPv4", "ip6": "IPv6", "iptables-legacy": "IPv4", "ip6
 
 
 def order_findings(facts: Facts) -> Iterator[Finding]:
-    """A failure for each chain that may take connections before ours; otherwise that ours are the first."""
+    """Yields a failure for each chain that may translate connections before ours, or OK if there is no such chain."""
     early = early_chains(facts.chains)
     for chain, hook in early:
         family = _FAMILY_OF_TABLE.get(chain.table.partition(" ")[0], "")

@@ -1,4 +1,4 @@
-"""Reads the facts of this network namespace; what cannot be read is left out."""
+"""Reads the facts of this network namespace. Leaves out what cannot be read."""
 
 import socket
 import sys
@@ -49,7 +49,7 @@ _BUILT_IN = {
     ("nat", "OUTPUT"): ChainHook(HookNumber.OUTPUT, -100, "nat"),
     ("nat", "POSTROUTING"): ChainHook(HookNumber.POSTROUTING, 100, "nat"),
 }
-"""Where the chains of iptables-legacy stand that findings are about (enum nf_ip_hook_priorities)."""
+"""Hook and priority of the chains of iptables-legacy that findings are about (enum nf_ip_hook_priorities)."""
 _OF_A_LINK = ("rp_filter", "route_localnet", "arp_ignore", "forwarding")
 _ENTRIES = "entries"
 _COUNTED = (
@@ -58,11 +58,11 @@ _COUNTED = (
     *((NEIGHBOURS.format(family), table, _ENTRIES) for family, table in _NEIGHBOUR_TABLES),
     *((NEIGHBOURS_FULL.format(family), table, "table_fulls") for family, table in _NEIGHBOUR_TABLES),
 )
-"""Counters below net/stat: a line for each processor; of entries each says the same."""
+"""Counters in net/stat. The files have a line for each processor; the number of entries is the same in every line."""
 
 
 def read_facts(ruleset: Ruleset, pod_cidrs: tuple[str, ...], *, programmed: frozenset[Family]) -> Facts:
-    """Everything that judgements are made of. Raises DataplaneError, OSError where the kernel cannot be asked at all."""
+    """Returns the input of all checks. Raises DataplaneError or OSError if the kernel cannot be read at all."""
     links = tuple(_links())
     return Facts(
         (*read_chains(ruleset), *_legacy_chains()),
@@ -72,12 +72,15 @@ def read_facts(ruleset: Ruleset, pod_cidrs: tuple[str, ...], *, programmed: froz
         pod_cidrs,
         programmed,
         running_kube_proxy(),
-        dict(_leading(pod_cidrs)),
+        dict(_destinations_by_link(pod_cidrs)),
     )
 
 
-def _leading(pod_cidrs: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """From /proc/net/route, the main table of IPv4: interface, destination, gateway …, mask; addresses as the host has them."""
+def _destinations_by_link(pod_cidrs: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yields (interface, whom it leads to) from /proc/net/route, the main table of IPv4.
+
+    Its columns: interface, destination, gateway …, mask; addresses in the byte order of the host.
+    """
     pods = [network for cidr in pod_cidrs if isinstance(network := ip_network(cidr), IPv4Network)]
     try:
         rows = [line.split() for line in (STATISTICS / "route").read_text().splitlines()[1:]]
@@ -93,7 +96,7 @@ def _leading(pod_cidrs: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _legacy_chains() -> Iterator[ChainFact]:
-    """Chains of iptables-legacy. Its programs run only where such tables are: asking makes them."""
+    """Yields the chains of iptables-legacy. Runs its programs only if such tables exist, because running them creates tables."""
     tools = InstalledTools(TOOLS)
     for family, command in ((Family.IPV4, "iptables-legacy"), (Family.IPV6, "ip6tables-legacy")):
         try:
@@ -131,7 +134,7 @@ def _settings(links: tuple[LinkFact, ...]) -> Iterator[tuple[str, int]]:
 
 
 def _counters() -> Iterator[tuple[str, int]]:
-    """Of the whole namespace since it was made."""
+    """Yields (name, count since the namespace was created) of each counter that can be read."""
     if (dropped := read_drops()) is not None:
         yield DROPS, dropped
     for name, table, column in _COUNTED:

@@ -1,4 +1,4 @@
-"""Does this kernel take what the agent programs?"""
+"""Checks whether this kernel accepts what the agent programs."""
 
 from dataclasses import replace
 
@@ -22,10 +22,10 @@ _OPTIONS = ProgramOptions(PodDetection.CIDR, masquerade_all=False, counters=True
 
 
 def refused_by_kernel(ruleset: Ruleset, family: Family, *, names: bool = False) -> tuple[str, ...]:
-    """What of the table's sets, chains and rules the kernel does not take, one line each; empty when it takes all.
-    names: with what a node needs that answers names.
+    """Returns the sets, chains and rules that the kernel rejects, one line each; empty if it accepts all.
+    names: include the rules of a node that answers DNS.
 
-    There must be no table of ours. It is made with one chain of every kind and deleted in the same transaction, so no
+    There must be no table of ours. One with a chain of every kind is created and deleted in the same transaction, so no
     packet ever meets it. Raises NotPermitted.
     """
     transaction = Transaction(family, {spec.name: spec for spec in schema.set_specs(counters=_OPTIONS.counters)})

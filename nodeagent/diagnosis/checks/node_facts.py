@@ -1,4 +1,4 @@
-"""What was read of a node, as values (pure)."""
+"""The facts that were read from a node, as values (pure)."""
 
 from collections.abc import Mapping
 
@@ -9,8 +9,8 @@ from nodeagent.proxy.dataplane.chains_here import ChainFact
 
 
 class LinkFact(Struct, frozen=True):
-    """An interface. kind: `bridge`, `dummy`, …; empty for hardware. has_ports: others are ports of it. filtered: the families
-    whose packets meet the rules of IP on this bridge by a setting of its own."""
+    """A network interface. kind: `bridge`, `dummy`, …; empty for hardware. has_ports: whether other interfaces are its ports.
+    filtered: the families whose bridged packets pass the rules of IP because of a setting of this bridge."""
 
     name: str
     kind: str = ""
@@ -19,10 +19,10 @@ class LinkFact(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True):
-    """settings: sysctls below net, by path (`ipv4/ip_forward`); what is not there is missing. counters: of the kernel's
-    statistics, by name. pod_cidrs: of our tables. programmed: the families of which there is a table
-    of ours. kube_proxy: its pid. leading: interface → whom it leads to, in words, of those that lead to pods or to everybody else
-    (IPv4)."""
+    """The input of all checks. settings: sysctls of net by path (`ipv4/ip_forward`), without those that do not exist.
+    counters: statistics of the kernel by name. pod_cidrs: the pod ranges in our tables. programmed: the families that have
+    a table of ours. kube_proxy: the pid of a running kube-proxy. leading: interface → whom its IPv4 routes lead to, in
+    words; only interfaces that lead to pods or have a default route."""
 
     chains: tuple[ChainFact, ...] = ()
     links: tuple[LinkFact, ...] = ()
@@ -34,5 +34,5 @@ class Facts(Struct, frozen=True):
     leading: Mapping[str, str] = {}
 
     def tables(self) -> frozenset[str]:
-        """The names of all tables, without their family."""
+        """Returns the names of all tables, without their family."""
         return frozenset(chain.table.partition(" ")[2] for chain in self.chains)

@@ -16,7 +16,7 @@ CGNAT = "100.64.0.0/10"
 
 
 class Program(Struct, frozen=True):
-    """chains, links: how names begin. tables: whole names, without the family."""
+    """A known program. chains, links: prefixes of the names it uses. tables: whole names, without the family."""
 
     name: str
     consequence: str
@@ -26,7 +26,7 @@ class Program(Struct, frozen=True):
     links: tuple[str, ...] = ()
 
     def seen(self, facts: Facts) -> str:
-        """By what it is recognised: one thing of each kind; empty when it is not here."""
+        """Returns what shows that it runs here, one chain, table and interface at most; empty if nothing does."""
         chain = next((one.name for one in facts.chains if one.name.startswith(self.chains or ("\0",))), None)
         table = next((name for name in sorted(facts.tables()) if name in self.tables), None)
         link = next((one.name for one in facts.links if one.name.startswith(self.links or ("\0",))), None)
@@ -135,7 +135,7 @@ PROGRAMS = (
 
 
 def program_findings(facts: Facts) -> Iterator[Finding]:
-    """One for each program that is seen here; a note, unless what it does breaks something for certain."""
+    """Yields a finding for each program that is seen here: a failure if it certainly breaks something, else a note."""
     for program in PROGRAMS:
         seen = program.seen(facts)
         harm = _HARMS.get(program.name, _no_harm)(facts)
@@ -154,7 +154,7 @@ def _second_proxy(facts: Facts) -> str:
 
 
 def _in_cgnat(facts: Facts) -> str:
-    """A pod range in the range whose packets Tailscale drops."""
+    """Returns which pod range overlaps the range whose packets Tailscale drops, in words; empty if none does."""
     if not any(chain.name == "ts-input" for chain in facts.chains):
         return ""
     shared = ip_network(CGNAT)
@@ -166,7 +166,7 @@ _HARMS: dict[str, Callable[[Facts], str]] = {"kube-proxy": _second_proxy, "Tails
 
 
 def closed_forwarding(facts: Facts) -> Iterator[Finding]:
-    """A note for each chain that drops what is forwarded and not accepted by one of its rules."""
+    """Yields a note for each forward chain with policy DROP."""
     for chain in facts.chains:
         if chain.hook is not None and chain.hook.number == HookNumber.FORWARD and not chain.accepts:
             yield Finding(
@@ -178,7 +178,7 @@ def closed_forwarding(facts: Facts) -> Iterator[Finding]:
 
 
 def rules_outside(tables: Iterable[str]) -> Iterator[Finding]:
-    """A note for each table, named with its family, whose rules nobody here evaluates."""
+    """Yields a note for each table whose rules are not evaluated. tables: names with the family."""
     for table in tables:
         yield Finding(
             "rules outside of IP",
@@ -190,6 +190,6 @@ def rules_outside(tables: Iterable[str]) -> Iterator[Finding]:
 
 
 def unread_rules(notes: Iterable[str]) -> Iterator[Finding]:
-    """A note for each thing of the node that could not be read, or that nobody here evaluates."""
+    """Yields a note for each thing of the node that could not be read or is not evaluated, without repetitions."""
     for note in dict.fromkeys(notes):
         yield Finding("rules of others", Result.NOTE, note, unseen=True)

@@ -1,4 +1,4 @@
-"""What it means that ClusterIPs are not addresses of this node (pure)."""
+"""Checks whether the ClusterIPs are addresses of this node (pure)."""
 
 from collections.abc import Iterator
 
@@ -11,9 +11,11 @@ _SHOWN = 3
 
 
 class InterfaceFact(Struct, frozen=True):
-    """interface: its name. there: whether there is one. cluster_ips: how many are programmed. missing: those of them that
-    are neither local nor on the route of a range. lost: whether the node has no way to one of those. ranged: how many are on such a
-    route."""
+    """The state of the service interface. interface: its name. there: whether it exists. cluster_ips: how many are programmed.
+
+    missing: ClusterIPs that are neither local nor covered by the route of a range. lost: whether the node has no route to
+    one of those. ranged: how many ClusterIPs the route of a range covers.
+    """
 
     interface: str
     there: bool
@@ -24,7 +26,8 @@ class InterfaceFact(Struct, frozen=True):
 
 
 def interface_findings(fact: InterfaceFact) -> Iterator[Finding]:
-    """A failure where the interface lacks addresses or the node a way to them; a note where the interface is not wanted."""
+    """Yields a failure if the interface lacks addresses or the node has no route to them; a note if there is no interface
+    but a route; nothing if there are no ClusterIPs."""
     if not fact.cluster_ips:
         return
     if not fact.missing:

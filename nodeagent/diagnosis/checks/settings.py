@@ -1,4 +1,4 @@
-"""What the node's sysctls and counters mean for Services (pure)."""
+"""Judges the node's sysctls and counters by what they mean for Services (pure)."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ CONNTRACK_CLASHES = "conntrack clash"
 """Counted as drops too (nf_ct_resolve_clash)."""
 NEIGHBOURS, NEIGHBOURS_FULL = "{} neighbours", "{} neighbour table full"
 NO_ANSWERS = 8
-"""Of arp_ignore: the host answers nobody (ip-sysctl)."""
+"""The value of arp_ignore with which the host answers no ARP request (ip-sysctl)."""
 _FAMILY_NAMES = {"ipv4": "IPv4", "ipv6": "IPv6"}
 _FORWARDING = {
     "IPv4": ("ipv4/ip_forward", "net.ipv4.ip_forward"),
@@ -23,11 +23,12 @@ _FORWARDING = {
 
 
 def setting_findings(facts: Facts) -> Iterator[Finding]:
-    """Forwarding, reverse path filter, ARP, loopback routing, connection and neighbour tables, bridged packets."""
+    """Yields the findings for forwarding, reverse path filter, ARP, loopback routing, connection and neighbour tables,
+    and bridged packets."""
     yield from _forwarding(facts)
-    yield from _some_forward(facts)
+    yield from _forwarding_of_links(facts)
     yield from _reverse_path(facts)
-    yield from _unanswered(facts)
+    yield from _arp_ignore(facts)
     yield from _loopback(facts)
     yield from _connection_table(facts)
     yield from _neighbours(facts)
@@ -48,8 +49,9 @@ def _forwarding(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _some_forward(facts: Facts) -> Iterator[Finding]:
-    """An interface of its own may be without: what comes in there goes nowhere. Where nothing of Services comes in, that is meant."""
+def _forwarding_of_links(facts: Facts) -> Iterator[Finding]:
+    """Checks interfaces with forwarding off: packets that arrive there are not forwarded. It is a failure for interfaces
+    that lead to pods or clients, and a note for others, where it may be on purpose."""
     off = [link.name for link in facts.links if facts.settings.get(f"ipv4/conf/{link.name}/forwarding") == 0]
     if not off or not facts.settings.get("ipv4/ip_forward"):
         return
@@ -64,8 +66,8 @@ def _some_forward(facts: Facts) -> Iterator[Finding]:
         yield Finding("IPv4 forwarding", Result.NOTE, detail, cure)
 
 
-def _unanswered(facts: Facts) -> Iterator[Finding]:
-    """The greater of an interface's value and that of `all` counts."""
+def _arp_ignore(facts: Facts) -> Iterator[Finding]:
+    """Yields a failure if an interface answers no ARP request. The greater of its own value and that of `all` counts."""
     everywhere = facts.settings.get("ipv4/conf/all/arp_ignore", 0)
     mute = [
         link.name
@@ -85,7 +87,7 @@ def _unanswered(facts: Facts) -> Iterator[Finding]:
 
 
 def _neighbours(facts: Facts) -> Iterator[Finding]:
-    """What a full table of neighbours does: packets to hosts that are not in it are dropped (neigh_alloc)."""
+    """Checks the neighbour tables: when one is full, packets to hosts that are not in it are dropped (neigh_alloc)."""
     for family, name in _FAMILY_NAMES.items():
         most = facts.settings.get(f"{family}/neigh/default/gc_thresh3", 0)
         count = facts.counters.get(NEIGHBOURS.format(family), 0)
@@ -150,7 +152,7 @@ def _connection_table(facts: Facts) -> Iterator[Finding]:
 
 
 def _bridges(facts: Facts) -> Iterator[Finding]:
-    """Pods behind one bridge answer each other directly, past the rules that translate back."""
+    """Checks bridges: pods behind one bridge answer each other directly, past the rules that translate back."""
     for family, setting in FOR_ALL_BRIDGES.items():
         path = f"bridge/{setting}"
         forwards = facts.settings.get(_FORWARDING[family.value][0], 0)

@@ -1,4 +1,4 @@
-"""Whether masqueraded connections find source ports (pure)."""
+"""Checks whether masqueraded connections find free source ports (pure)."""
 
 from collections.abc import Iterator
 
@@ -17,6 +17,6 @@ class CrowdFact(Struct, frozen=True):
 
 
 def port_findings(crowds: tuple[CrowdFact, ...]) -> Iterator[Finding]:
-    """A failure for each group of clients that is too large; otherwise nothing."""
+    """Yields a failure for each of `crowds`."""
     for one in crowds:
         yield Finding(CHECK, Result.FAILED, one.says, one.cure, "SourcePortsShort")

@@ -1,4 +1,4 @@
-"""What it means that connections to Services do not get through (pure)."""
+"""Findings about connections to Services that do not get through this node (pure)."""
 
 from collections.abc import Iterator
 
@@ -8,11 +8,11 @@ from nodeagent.diagnosis.checks.finding import Finding, Result
 
 
 class WayFact(Struct, frozen=True):
-    """Connections of one kind of client to Services with endpoints: how many were looked at, how many are stopped.
+    """Connections of one kind of client to Services with endpoints. asked: how many were examined. stopped: how many fail.
 
-    first: the first that is, as `SRC -> DST:PORT/PROTOCOL`. why, cure: of it. fault: whether that is a fault for certain.
-    share: of the connections of the first that are stopped, as `1/3`; empty: all. hole, hole_cure: where long packets
-    vanish; empty for nowhere. left_out: endpoints of those Services that were not followed.
+    first: the first that fails, as `SRC -> DST:PORT/PROTOCOL`. why, cure: why it fails, and what to do. fault: whether it
+    certainly is a fault. share: how much of that first connection fails, as `1/3`; empty: all. hole, hole_cure: where long
+    packets are lost, and what to do; empty: nowhere. left_out: endpoints of those Services that were not followed.
     """
 
     family: str
@@ -30,7 +30,8 @@ class WayFact(Struct, frozen=True):
 
 
 def way_findings(facts: tuple[WayFact, ...]) -> Iterator[Finding]:
-    """A failure where nothing gets through or no rule is the cause; what a rule stops may be meant to be stopped."""
+    """Yields a failure if no connection gets through or if it certainly is a fault. Else yields a note, because a rule may
+    stop those connections on purpose."""
     for one in facts:
         check = f"{one.family} connections"
         if one.hole:

@@ -1,4 +1,4 @@
-"""Whether the chains and rules of a table of ours are as some configuration of the agent makes them (pure)."""
+"""Checks whether the chains and rules of our table are what the agent writes with some configuration (pure)."""
 
 import itertools
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from nodeagent.wire.netlink.nf_tables.rule_reading import read_rule_expressions
 
 
 def is_program(contents: Contents, family: Family) -> bool:
-    """Whether these are the rules for one of the ways to tell pods, with or without masqueradeAll and names."""
+    """Returns whether these are the rules for any kind of pod detection, with or without masqueradeAll and names."""
     classes = {pick for key in contents.verdicts[schema.DISPATCH] if (pick := pick_class(class_of(key))) is not None}
     timeouts = {class_of(key) for key in contents.verdicts[schema.LEARN]}
     belief = Belief(contents.image, classes=classes, timeouts=timeouts)
@@ -38,7 +38,7 @@ def _possible_options(contents: Contents) -> Iterator[ProgramOptions]:
 
 
 def _interfaces(contents: Contents) -> Iterator[str]:
-    """The names that rules compare the interface with that a packet came in by."""
+    """Yields the names with which rules compare the input interface."""
     for rules in contents.rules.values():
         for rule in rules:
             parts: tuple[Expression, ...] = read_rule_expressions(rule, {})

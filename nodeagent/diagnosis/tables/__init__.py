@@ -1,1 +1,1 @@
-"""Our tables as people see them: what is wanted and what is there, element by element (pure)."""
+"""Our tables in words: the elements that are wanted and those that exist (pure)."""

@@ -20,8 +20,8 @@ _SPECS = {spec.name: spec for spec in schema.set_specs(counters=False)}
 
 
 class Deviation(Struct, frozen=True, order=True):
-    """One element. wanted, found: its values; None where it is not wanted, or not there. service: whose it is, or was;
-    empty for the node's own, and where nobody knows."""
+    """One element that differs. wanted, found: its value; None if it is not wanted or does not exist. service: the Service
+    it belongs or belonged to; empty if it belongs to the node, or if that is not known."""
 
     family: str
     set: str
@@ -46,8 +46,8 @@ def _leads(value: str | None) -> str:
 def wanted_image(
     states: Mapping[ObjectKey, ServiceState | None], node: NodeState, family: Family, found: TableImage
 ) -> tuple[TableImage, DesiredImage]:
-    """All elements of these services and of the node. A list keeps the slots that it has in the kernel, as it would at a
-    restart of the agent."""
+    """Returns all elements of these services and of the node, and their owners. A list of endpoints keeps the slots that it
+    has in the kernel, as after a restart of the agent."""
     desired = DesiredImage(family)
     desired.update(states, found)
     desired.set_node(node)
@@ -57,23 +57,23 @@ def wanted_image(
 def deviations(
     states: Mapping[ObjectKey, ServiceState | None], node: NodeState, family: Family, found: TableImage
 ) -> list[Deviation]:
-    """Every element that differs, sorted. found: what the kernel has."""
+    """Returns every element that differs, sorted. found: what the kernel has."""
     wanted, desired = wanted_image(states, node, family, found)
     delta = diff_images(wanted, found)
-    told = []
+    differing = []
     for name, keys in _touched(delta.puts, delta.deletes):
         for key in keys:
             owner = desired.owner_of(name, key) if len(states) == 1 or len(keys) < _OWNERS_SOUGHT else None
-            told.append(_deviation(family, name, key, wanted, found, "" if owner is None else str(owner)))
-    return sorted(told)
+            differing.append(_deviation(family, name, key, wanted, found, "" if owner is None else str(owner)))
+    return sorted(differing)
 
 
 _OWNERS_SOUGHT = 200
-"""Each is looked for among all services; of more elements in a set than this, the owner is recognised by its comment alone."""
+"""Each owner is searched among all services. If more elements of a set differ, owners are read from comments only."""
 
 
 def deviations_of_service(key: ObjectKey, state: ServiceState, family: Family, found: TableImage) -> list[Deviation]:
-    """Of the elements that this service alone wants: those that are missing or different."""
+    """Returns the elements of this service that are missing or different. Leaves out those that depend on other services."""
     desired = DesiredImage(family)
     desired.update({key: state}, found)
     wanted = desired.image
@@ -120,7 +120,7 @@ def _key_text(name: str, family: Family, key: bytes) -> str:
 
 
 def _value_text(name: str, family: Family, value: bytes | None) -> str | None:
-    """In nft's words; nothing for an element of a set."""
+    """Returns the value as nft writes it; empty for an element of a set; None if there is no value."""
     if value is None:
         return None
     spec = _SPECS[name]

@@ -1,4 +1,4 @@
-"""What is programmed, as a person asks for it: frontends, their backends and counters, out of a read-back (pure).
+"""Frontends, their backends and counters, from a read-back of our table (pure).
 
 Only the kernel is asked. Names come from the comments of the frontend elements.
 """
@@ -20,9 +20,9 @@ class ProgrammedFrontend:
     """One frontend as the kernel has it.
 
     kind: `ClusterIP`, `External` (externalIPs and load-balancer addresses) or `NodePort`. address: text, or `*`.
-    scope: whom it is for: `all`, or `pods and node` for the second list of an externalTrafficPolicy=Local frontend.
+    scope: its clients: `all`, or `pods and node` for the second list of an externalTrafficPolicy=Local frontend.
     action: `pick` among `backends` (address, port), `refuse` or `drop`. connections: counted so far; None
-    without counters. picked: how often each of `backends` was; None without counters of endpoints.
+    without counters. picked: how often each of `backends` was picked; None without counters of endpoints.
     """
 
     family: Family
@@ -40,7 +40,7 @@ class ProgrammedFrontend:
 
 
 def programmed_frontends(contents: Contents, family: Family, only: str | None = None) -> Iterator[ProgrammedFrontend]:
-    """Every frontend of one family's table, or those of one Service (`namespace/name`), by service name, then address."""
+    """Yields the frontends of one family's table by service name, then address. only: those of one Service (`namespace/name`)."""
     image = contents.image if only is None else image_of_service(contents.image, only)
     found: list[ProgrammedFrontend] = []
     for frontends, scoped, node_port in (
@@ -84,7 +84,7 @@ def _frontend(contents: Contents, family: Family, key: bytes, *, scoped: bool, n
 
 
 def _picked(contents: Contents, key: bytes, picked: PickClass, *, node_port: bool) -> tuple[int, ...] | None:
-    """How often each slot's endpoint was."""
+    """Returns how often the endpoint of each slot was picked; None without counters."""
     counters = contents.counters.get(schema.NODEPORT_BACKENDS if node_port else schema.BACKENDS)
     if counters is None:
         return None

@@ -1,6 +1,6 @@
-"""Sets and maps as libnftables lists them in JSON (libnftables-json(5)), in the form of our own read-back (pure).
+"""Reads the JSON listing of libnftables (libnftables-json(5)) into the form of our own read-back (pure).
 
-It is a second reader: what both make of one table must be equal.
+It is a second reader: both must read the same from one table.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,9 +18,9 @@ _NO_CLASS = "none"
 
 
 def read_listing(objects: Iterable[Mapping[str, Any]], specs: Mapping[str, SetSpec]) -> Listing:
-    """Set name → key → value, of the sets and maps of our table that `specs` has; those that fill themselves are empty.
+    """Returns set name → key → value for the sets and maps of our table in `specs`. Sets that the kernel fills are empty.
 
-    objects: what stands below ``nftables``, of one family. Raises ValueError for an element of another form.
+    objects: the list in ``nftables``, of one family. Raises ValueError if an element has another form.
     """
     found: Listing = {}
     for entry in objects:
@@ -33,7 +33,7 @@ def read_listing(objects: Iterable[Mapping[str, Any]], specs: Mapping[str, SetSp
 
 
 def own_listing(contents: Contents, specs: Mapping[str, SetSpec]) -> Listing:
-    """The same of our read-back."""
+    """Returns our read-back in the form of `read_listing`."""
     verdicts = {
         name: {key: chain.encode() for key, chain in elements.items()} for name, elements in contents.verdicts.items()
     }
@@ -42,30 +42,31 @@ def own_listing(contents: Contents, specs: Mapping[str, SetSpec]) -> Listing:
 
 
 def unchanged(before: Listing, other: Listing, after: Listing) -> tuple[Listing, Listing]:
-    """Of what we read before and after another reader what was the same both times; and of what it read, all but what was not."""
+    """Returns the elements that are equal in `before` and `after`, which we read before and after the other reader; and
+    those of `other` without the elements that changed meanwhile."""
     kept: Listing = {}
-    told: Listing = {}
+    others: Listing = {}
     for name, elements in before.items():
         later = after.get(name, {})
         kept[name] = {key: value for key, value in elements.items() if later.get(key) == value}
         moving = (elements.keys() | later.keys()) - kept[name].keys()
-        told[name] = {key: value for key, value in other.get(name, {}).items() if key not in moving}
-    return kept, told
+        others[name] = {key: value for key, value in other.get(name, {}).items() if key not in moving}
+    return kept, others
 
 
 def differences(own: Listing, other: Listing) -> list[str]:
-    """One line for each set of which the two readers say different things."""
-    told = []
+    """Returns one line for each set that the two readers read differently."""
+    lines = []
     for name in sorted(own.keys() | other.keys()):
         if name not in own or name not in other:
-            told.append(f"{name}: only {'nftables' if name not in own else 'nodeagent'} finds it")
+            lines.append(f"{name}: only {'nftables' if name not in own else 'nodeagent'} finds it")
         elif own[name] != other[name]:
             missing, more = own[name].keys() - other[name].keys(), other[name].keys() - own[name].keys()
             values = sum(own[name][key] != other[name][key] for key in own[name].keys() & other[name].keys())
-            told.append(
+            lines.append(
                 f"{name}: {len(missing)} elements only nodeagent finds, {len(more)} only nftables, {values} differ in value"
             )
-    return told
+    return lines
 
 
 def _element(spec: SetSpec, element: Any) -> tuple[bytes, bytes]:
@@ -89,7 +90,7 @@ def _value(spec: SetSpec, value: Any) -> bytes:
 
 
 def _packed(kinds: Sequence[FieldType], fields: Sequence[Any]) -> tuple[bytes, bytes]:
-    """The first and the last key that the fields stand for: the same, unless one of them is a range."""
+    """Returns the first and the last key that the fields cover; both are equal unless a field is a range."""
     if len(kinds) != len(fields):
         raise ValueError(f"{fields!r} has not {len(kinds)} fields")
     pairs = [_field(kind, field) for kind, field in zip(kinds, fields, strict=True)]
@@ -123,7 +124,7 @@ def _single(kind: FieldType, field: Any) -> bytes:
 
 
 def _class_number(text: str) -> int:
-    """``major:minor`` in hexadecimal, as tc writes it; ``none`` is 0."""
+    """Returns the number of ``major:minor`` in hexadecimal, as tc writes it; 0 for ``none``."""
     if text == _NO_CLASS:
         return 0
     major, minor = text.split(":")

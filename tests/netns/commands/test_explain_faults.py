@@ -122,7 +122,7 @@ def test_endpoints_whose_host_is_gone_are_not_those_that_a_policy_forbids(told: 
 
     told.world.run(NODE, ["ip", "route", "del", "10.244.1.12", "dev", "web-2"])
     says = (
-        f"broken: connections of this node to {address(131)}:80/TCP fail, because "
+        f"broken: connections of this node to {address(131)}:80/TCP fail, because 10.244.1.12 is on this node",
         "10.244.1.12 is on this node, and the route to it leads out by eth0 via 169.254.1.1: its own interface or route is gone",
     )
     assert told.eventually("gone", says=says) == 1
