@@ -14,7 +14,7 @@ _SHOWN = 5
 
 
 class ServiceChange(Struct, frozen=True):
-    """change: `+` it comes, `-` it goes, `~` it differs. details: one line each."""
+    """How a Service differs. change: `+` added, `-` removed, `~` changed. details: one line each."""
 
     change: str
     service: str
@@ -24,7 +24,7 @@ class ServiceChange(Struct, frozen=True):
 def changes_between(
     before: Mapping[ObjectKey, ServiceState], after: Mapping[ObjectKey, ServiceState]
 ) -> tuple[ServiceChange, ...]:
-    """Every Service whose addresses or endpoints differ, sorted by name."""
+    """Returns every Service whose addresses or endpoints differ, sorted by name."""
     found = []
     for key in sorted(before.keys() | after.keys()):
         old, new = _frontends(before.get(key)), _frontends(after.get(key))

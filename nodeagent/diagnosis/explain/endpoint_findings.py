@@ -18,7 +18,7 @@ from nodeagent.model.text import none_of_its
 
 _SHOWN = 3
 _ALIKE = 0.75
-"""How much of two names must be the same for one to be the other, mistyped."""
+"""Names at least this similar (difflib's ratio) are treated as one name, mistyped."""
 _PROBED = {
     ProbeResult.REFUSED: (
         Severity.BROKEN,
@@ -88,14 +88,14 @@ def no_endpoints(facts: Facts) -> Finding:
 
 
 def _is_nearly(other: ObjectKey, key: ObjectKey) -> bool:
-    """Whether a slice's Service name is probably a mistake for `key`: another namespace, or a similar name."""
+    """Returns whether a slice's Service name is probably a mistake for `key`: another namespace, or a similar name."""
     if other.name == key.name:
         return True
     return other.namespace == key.namespace and bool(get_close_matches(other.name, [key.name], cutoff=_ALIKE))
 
 
 def findings_of_port(facts: Facts, port: ServicePort, accounts: Sequence[Account]) -> Iterator[Finding]:
-    """What keeps the endpoints of one service port from being used."""
+    """Yields what prevents that the endpoints of one service port are used."""
     counted = [one for one in accounts if one.reason is not Reason.DUPLICATE]
     frontends = [one for one in facts.frontends if one.service_port.port == (port.name or "")]
     families = list(dict.fromkeys(frontend.family for frontend in frontends))
@@ -124,7 +124,7 @@ def findings_of_port(facts: Facts, port: ServicePort, accounts: Sequence[Account
 
 
 def _unused(facts: Facts, port: ServicePort, where: str, accounts: Sequence[Account]) -> Finding:
-    """Why a service port has no endpoint, by what most of them lack."""
+    """Returns why a service port has no usable endpoint: the reason that most of its endpoints have."""
     namespace, name = facts.key
     reasons = Counter(one.reason for one in accounts)
     reason = max(reasons, key=lambda one: reasons[one]) if reasons else Reason.UNMATCHED_PORT
@@ -179,7 +179,7 @@ def _unused(facts: Facts, port: ServicePort, where: str, accounts: Sequence[Acco
 
 
 def _of_family(families: Sequence[str]) -> tuple[str, str]:
-    """Why endpoints of these families are not used, and what to do."""
+    """Returns why endpoints of these families are not used, and what to do."""
     if families == ["FQDN"]:
         return (
             "its endpoints are names (addressType FQDN), and connections go to addresses",
@@ -201,7 +201,7 @@ def _cure_of_port(port: ServicePort, namespace: str, name: str) -> str:
 
 
 def _local(facts: Facts, frontends: Sequence[Frontend], accounts: Sequence[Account], where: str) -> Iterator[Finding]:
-    """Traffic policy Local on a node without an endpoint."""
+    """Yields a finding for each traffic policy that is Local although this node has no endpoint."""
     node = facts.context.node_name
     empty = [one for one in frontends if one.route.scope is Scope.LOCAL and not one.route.backends]
     for internal in (True, False):
@@ -226,7 +226,7 @@ def _local(facts: Facts, frontends: Sequence[Frontend], accounts: Sequence[Accou
 
 
 def silent_endpoints(facts: Facts) -> Iterator[Finding]:
-    """Endpoints that a connection from this node showed to be at fault, by what came of it."""
+    """Yields a finding for each kind of failure that connections from this node to endpoints met."""
     tried = {one.endpoint for one in facts.probes}
     used = {endpoint_text(one.address, one.port) for one in facts.accounts() if one.used and one.port is not None}
     untried = f"; {len(used - tried)} more were not tried" if tried < used else ""
@@ -244,7 +244,7 @@ def silent_endpoints(facts: Facts) -> Iterator[Finding]:
 
 
 def _left_out(facts: Facts) -> str:
-    """That others are not used on this node because of their hints; empty where none is."""
+    """Returns that hints exclude further endpoints on this node, in words; empty if they exclude none."""
     those = [one for one in facts.accounts() if one.cluster in (Reason.OTHER_ZONE, Reason.OTHER_NODE)]
     if not those:
         return ""

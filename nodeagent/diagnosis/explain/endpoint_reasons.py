@@ -1,6 +1,6 @@
 """Every endpoint in the slices of a Service, and why it is used or not.
 
-Which endpoints are used is asked of `translate`; here is said which of its rules an endpoint met.
+`translate` decides which endpoints are used; this module names the rule that decided.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ USED = frozenset({Reason.READY, Reason.DRAINING})
 
 
 class Lists(Struct, frozen=True):
-    """Which lists of endpoints the addresses of a service port need: that for everyone, that of traffic policy Local."""
+    """Which lists of endpoints the addresses of a service port need: that of policy Cluster, that of policy Local."""
 
     cluster: bool
     local: bool
@@ -70,17 +70,17 @@ class Account(Struct, frozen=True):
 
     @property
     def used(self) -> bool:
-        """Whether any list has it."""
+        """Whether it is in any list."""
         return self.cluster in USED or self.local in USED
 
     @property
     def partly(self) -> bool:
-        """Whether one list has it and another has not."""
+        """Whether it is in one list and not in the other."""
         return self.used and not {self.cluster, self.local} <= USED | {None}
 
     @property
     def reason(self) -> Reason:
-        """The one to tell: of the list that has it, else of the widest there is."""
+        """The reason to report: of the list that has it, else of the list for everyone, else of the local one."""
         if self.cluster is None or (self.local in USED and self.cluster not in USED):
             assert self.local is not None, "there is at least one list"
             return self.local
@@ -88,7 +88,7 @@ class Account(Struct, frozen=True):
 
 
 def lists_of(policies: Policies, exposure: Exposure | None, node_port: int) -> Lists:
-    """The lists of one service port in one family. exposure: None for a family that the Service has no address of."""
+    """Returns the lists of one service port in one family. exposure: None if the Service has no address of that family."""
     external = exposure is not None and bool(exposure.external_ips or exposure.load_balancer_ips or node_port)
     return Lists(
         cluster=not policies.internal_local or external,
@@ -97,7 +97,7 @@ def lists_of(policies: Policies, exposure: Exposure | None, node_port: int) -> L
 
 
 def account_endpoints(service: Service, slices: Collection[EndpointSlice], context: Context) -> tuple[Account, ...]:
-    """All endpoints in the order of slices; one that no service port can use is reported once."""
+    """Returns all endpoints in the order of slices. An endpoint that no service port can use is reported once."""
     key = key_of(service)
     if not is_proxied(service):
         return ()
@@ -166,7 +166,7 @@ def _unused(told: Mapping[str, str], reason: Reason, lists: Lists, detail: str =
 
 
 def conditions_of(endpoint: Endpoint) -> str:
-    """The three conditions in words, as the translation reads them (docs/semantics.md 25)."""
+    """Returns the three conditions in words, as the translation reads them (docs/semantics.md 25)."""
     conditions = endpoint.conditions
     if conditions is None:
         return "ready"
@@ -190,7 +190,7 @@ class _Chosen:
     def reasons(
         self, family: Family, match: PortMatch, address: str, number: int, endpoint: Endpoint
     ) -> tuple[Reason, Reason]:
-        """Why an entry is, or would be, in the list for all and in the local one."""
+        """Returns why an entry is or is not in the list for everyone, and in the local one."""
         key = match.key(family)
         port = self._ports.get(key)
         if port is None:
@@ -230,7 +230,7 @@ class _Port:
 
 
 def _is(winner: Candidate, endpoint: Endpoint, context: Context) -> bool:
-    """Whether the candidate was made from this entry, or from one that is the same in all that counts."""
+    """Returns whether the candidate was made from this entry, or from one that is equal in all relevant fields."""
     conditions, hints = endpoint.conditions, endpoint.hints
     return (
         winner.backend.local == (endpoint.node_name == context.node_name)

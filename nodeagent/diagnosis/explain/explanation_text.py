@@ -1,4 +1,4 @@
-"""An explanation as lines for a terminal: the verdict, then the way of a connection from the object to the kernel."""
+"""Prints an explanation as lines for a terminal: the verdict, then the path from the object to the kernel."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -10,11 +10,11 @@ from nodeagent.model.addresses import endpoint_text
 from nodeagent.model.text import printable
 
 _SHOWN = 50
-"""Endpoints that are written out when not all are asked for."""
+"""How many endpoints are listed at most without -o wide."""
 
 
 def lines_of(one: Explanation, origin: str, *, wide: bool = False) -> Iterator[str]:
-    """All lines. origin: where the answer comes from. wide: every endpoint, however many."""
+    """Yields all lines. origin: the source of the answer. wide: list every endpoint."""
     for line in _lines(one, origin, wide=wide):
         yield printable(line)
 

@@ -32,7 +32,7 @@ _HARMLESS = frozenset(
         "SourceRangesIneffective",
     }
 )
-"""Problems in spite of which every address leads to endpoints."""
+"""Problems that do not prevent any address from leading to endpoints."""
 _TOLD_BETTER = frozenset({"AddressConflict"})
 _CURES = {
     "FailedToStartServiceHealthcheck": "see who has that port (ss -ltnp), and end it or give the Service another one",
@@ -45,7 +45,7 @@ _CURES = {
 
 
 def findings_of(facts: Facts) -> Iterator[Finding]:
-    """Everything that is wrong with a Service on this node; causes before what follows from them."""
+    """Yields everything that is wrong with a Service on this node, causes before their consequences."""
     yield from misplaced_cluster_ips(facts)
     yield from faults_of_node(facts)
     yield from kernel_findings(facts)
@@ -72,7 +72,7 @@ def _is_for(account: Account, port: ServicePort) -> bool:
 
 
 def _conflicts(facts: Facts) -> Iterator[Finding]:
-    """Addresses of this Service that another Service has, being older or earlier by name."""
+    """Yields the addresses of this Service that belong to another, because that is older or earlier by name."""
     lost = [one for one in facts.own_problems if one.reason == "AddressConflict"]
     for one in lost:
         where, _, rest = one.detail.partition(" belongs to Service ")
@@ -86,7 +86,7 @@ def _conflicts(facts: Facts) -> Iterator[Finding]:
 
 
 def _clients(facts: Facts) -> Iterator[Finding]:
-    """Addresses whose loadBalancerSourceRanges exclude the client that was asked about."""
+    """Yields the addresses whose loadBalancerSourceRanges exclude the client in question."""
     if not facts.client:
         return
     client = ip_address(facts.client)
@@ -108,7 +108,7 @@ def guarded(facts: Facts) -> list[Frontend]:
 
 
 def _object_problems(facts: Facts) -> Iterator[Finding]:
-    """The agent's problems with the Service and its slices that no other rule explains."""
+    """Yields the agent's problems with the Service and its slices that no other rule explains."""
     for one in facts.own_problems:
         if one.reason in _TOLD_BETTER:
             continue
@@ -122,7 +122,7 @@ def _object_problems(facts: Facts) -> Iterator[Finding]:
 
 
 def _sources(facts: Facts) -> Iterator[Finding]:
-    """Problems with the API server, a manifest or the service interface that concern this Service too."""
+    """Yields problems with the API server, a manifest or the service interface that concern this Service too."""
     for one in facts.problems:
         if one.subject.startswith("API ") or (one.subject.startswith(_FILES) and _is_named(one, facts)):
             yield outdated(one)
@@ -149,7 +149,7 @@ def outdated(one: Problem) -> Finding:
 
 
 def _is_named(one: Problem, facts: Facts) -> bool:
-    """Whether a problem with a file is one with an object of the Service."""
+    """Returns whether a problem with a file is about an object of the Service."""
     names = (f"Service {facts.key}", *(f"EndpointSlice {key_of(each)}" for each in facts.slices))
     return any(name in one.detail for name in names)
 
@@ -160,6 +160,6 @@ def _concerns(one: Problem, facts: Facts) -> bool:
 
 
 def used_of(accounts: Sequence[Account]) -> tuple[int, int]:
-    """How many addresses of endpoints are used, and how many there are."""
+    """Returns how many addresses of endpoints are used, and how many there are."""
     used = {one.address for one in accounts if {one.cluster, one.local} & USED}
     return len(used), len({one.address for one in accounts})

@@ -1,4 +1,4 @@
-"""What was found in the kernel, as values, which the reader of the kernel fills in."""
+"""Values that describe what was found in the kernel; a reader elsewhere fills them in."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class TableState(Enum):
-    """How a family's table is."""
+    """The state of a family's table."""
 
     RIGHT = "right"
     MISSING = "not there"
@@ -48,7 +48,7 @@ class InKernel(Struct, frozen=True):
 
 
 class ProbeResult(Enum):
-    """What came of a connection to an endpoint, made from this node."""
+    """The result of a connection from this node to an endpoint."""
 
     ACCEPTED = "accepts"
     REFUSED = "refuses"

@@ -11,7 +11,7 @@ _SEE_THE_AGENT = "see that the agent runs and what hinders it: nodeagent problem
 
 
 def kernel_findings(facts: Facts) -> Iterator[Finding]:
-    """Tables and elements that are missing or wrong in the kernel."""
+    """Yields the tables and elements that are missing or wrong in the kernel."""
     families = {frontend.family.value for frontend in facts.frontends}
     for found in facts.kernel or ():
         if found.family not in families:

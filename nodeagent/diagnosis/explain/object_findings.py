@@ -1,4 +1,4 @@
-"""Rules about what the objects say by themselves: addresses that cannot be endpoints, names that lead nowhere (pure)."""
+"""Rules that need only the objects: addresses that cannot be endpoints, names that lead nowhere (pure)."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,8 @@ def chained(facts: Facts, accounts: Sequence[Account]) -> Iterator[Finding]:
 
 
 def unusable_ports(facts: Facts) -> Iterator[Finding]:
-    """Ports that no packet can have, and none at all. The API server refuses them; a directory of manifests does not."""
+    """Yields ports that no packet can have, and the lack of any port. The API server rejects such Services; manifests may
+    have them."""
     if not facts.service.spec.ports:
         yield Finding(
             Severity.BROKEN, "it serves nothing", "the Service has no ports", "write its ports into the object"
@@ -66,7 +67,7 @@ def is_usable(port: ServicePort) -> bool:
 
 
 def misplaced_cluster_ips(facts: Facts) -> Iterator[Finding]:
-    """ClusterIPs that others have, or will have."""
+    """Yields ClusterIPs that are addresses of this node, or that a pod may get."""
     pods = [ip_network(cidr) for cidr in facts.pod_ranges]
     for one in () if facts.state is None else facts.state.cluster_ips:
         within = next((cidr for cidr in pods if ip_address(one) in cidr), None)
@@ -81,7 +82,7 @@ def misplaced_cluster_ips(facts: Facts) -> Iterator[Finding]:
 
 
 def of_other_proxy(service: Service) -> Finding:
-    """That a label leaves a Service to another proxy."""
+    """Returns the finding for a Service that a label assigns to another proxy."""
     name = (service.metadata.labels or {}).get(LABEL_PROXY_NAME, "")
     return Finding(
         Severity.BROKEN,
@@ -92,14 +93,14 @@ def of_other_proxy(service: Service) -> Finding:
 
 
 def unlabelled(facts: Facts) -> str:
-    """The slice without a Service's name whose own name begins with that of this Service; empty for none."""
+    """Returns the slice without a service-name label whose own name begins with this Service's, or an empty text."""
     begin = f"EndpointSlice {facts.key}"
     named = (one.detail.partition(":")[0] for one in facts.problems if one.reason == "NoServiceName")
     return next((one.removeprefix("EndpointSlice ") for one in named if one.startswith(begin)), "")
 
 
 def left_to_balancer(service: Service) -> list[str]:
-    """Addresses that the load balancer answers itself (ipMode Proxy)."""
+    """Returns the addresses that the load balancer answers itself (ipMode Proxy)."""
     status = service.status
     ingress = status.load_balancer.ingress if status is not None and status.load_balancer is not None else None
     return [one.ip for one in ingress or () if one.ip and one.ip_mode == "Proxy"]
@@ -130,14 +131,14 @@ def node_ports(facts: Facts) -> Iterator[Finding]:
 
 
 def pending(service: Service) -> bool:
-    """Whether it is to have a load balancer's address and has none."""
+    """Returns whether the Service waits for the address of a load balancer."""
     status = service.status
     given = status.load_balancer.ingress if status is not None and status.load_balancer is not None else None
     return service.spec.type == "LoadBalancer" and not given and not service.spec.external_ips
 
 
 def misplaced(facts: Facts, accounts: Sequence[Account]) -> tuple[str, str]:
-    """Why no endpoint is known to be on this node, and what to do, where it is not that they all run elsewhere."""
+    """Returns why no endpoint is assigned to this node, and what to do; two empty texts if they simply run elsewhere."""
     node = facts.context.node_name
     nodes = sorted({one.node for one in accounts})
     if nodes == [""]:
@@ -153,7 +154,7 @@ def _short(name: str) -> str:
 
 
 def of_external_name(service: Service) -> Finding | None:
-    """What is wrong with the name that another Service is to lead to."""
+    """Returns what is wrong with the externalName of a Service, or None."""
     name = service.spec.external_name or ""
     own = f"{service.metadata.name}.{service.metadata.namespace}.svc"
     why, do = "", "write the name of a host into externalName"
@@ -168,7 +169,7 @@ def of_external_name(service: Service) -> Finding | None:
 
 
 def of_headless(service: Service, slices: Sequence[EndpointSlice]) -> Finding | None:
-    """That a headless Service has slices and none of their endpoints is ready: its name has no address then."""
+    """Returns a finding if a headless Service has slices but no ready endpoint: then its name has no address."""
     endpoints = [endpoint for one in slices for endpoint in one.endpoints or ()]
     if not slices or any(one.conditions is None or one.conditions.ready is not False for one in endpoints):
         return None

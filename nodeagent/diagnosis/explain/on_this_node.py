@@ -8,7 +8,7 @@ from nodeagent.diagnosis.explain.verdict import Finding, Severity
 
 
 def faults_of_node(facts: Facts) -> Iterator[Finding]:
-    """What is wrong with the node and stops connections of every Service."""
+    """Yields the faults of the node that stop connections to every Service."""
     families = {one.family.value for one in facts.frontends}
     for one in facts.node_faults:
         if one.family and one.family not in families:

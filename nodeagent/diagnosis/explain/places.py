@@ -9,7 +9,7 @@ _SHOWN = 3
 
 
 def place_of(frontend: Frontend) -> str:
-    """A frontend in words: `10.96.0.10:80/TCP`, or `*:30080/TCP` for a node port."""
+    """Returns a frontend in words: `10.96.0.10:80/TCP`, or `*:30080/TCP` for a node port."""
     return f"{endpoint_text(frontend.address or '*', frontend.port)}/{frontend.protocol.name}"
 
 

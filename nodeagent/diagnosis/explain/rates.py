@@ -1,4 +1,4 @@
-"""How many connections a second Services get, from counters that are read again and again (pure)."""
+"""Connections per second of each Service, from counters that are read repeatedly (pure)."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ class Rate(Struct, frozen=True):
 
 
 class Rates:
-    """Takes counters by service port and address, one look after the other."""
+    """Computes rates from consecutive readings of the counters by service port and address."""
 
     def __init__(self) -> None:
         self._before: Mapping[tuple[str, bytes], int] = {}
@@ -51,7 +51,7 @@ class Rates:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """One character for each value, as high as it is among them; the lowest for nothing."""
+    """Returns one character for each value, scaled to the highest value."""
     highest = max(values, default=0.0)
     if highest <= 0:
         return _BARS[0] * len(values)

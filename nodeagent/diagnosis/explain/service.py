@@ -32,7 +32,8 @@ _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 
 
 class ServedAddress(Struct, frozen=True):
-    """An address of the Service on this node. policy: whose endpoints, for whom. refused: what happens without any."""
+    """An address of the Service on this node. policy: its traffic policy, in words. without: what happens to connections if
+    there is no endpoint."""
 
     kind: str
     place: str
@@ -55,7 +56,7 @@ class SliceFound(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """verdict: the first line. findings: worst first; the verdict is the first of them where it is not healthy."""
+    """All about a Service. verdict: the first line; of an unhealthy Service it is the first finding. findings: worst first."""
 
     verdict: str
     healthy: bool
@@ -72,7 +73,7 @@ class Explanation(Struct, frozen=True):
 
     @property
     def rank(self) -> Severity:
-        """How bad it is."""
+        """The severity as a value that can be compared."""
         return Severity[self.severity.upper()]
 
 
@@ -85,7 +86,7 @@ NOT_PROGRAMMED = Finding(
 
 
 def explain_service(facts: Facts) -> Explanation:
-    """What is to be said of a Service that there is."""
+    """Explains a Service that exists."""
     if is_of_other_proxy(facts.service):
         finding = of_other_proxy(facts.service)
         return Explanation(str(finding), False, "broken", str(facts.key), (finding,), spec_of(facts.service))
@@ -120,7 +121,7 @@ def explain_missing(
     problems: Sequence[Problem],
     unwatched: UnwatchedService | None = None,
 ) -> Explanation:
-    """What is to be said of a Service that the agent does not know. unwatched: what the source of its objects says of it."""
+    """Explains a Service that the agent does not know. unwatched: what the source of its objects has of that name."""
     because = (
         "the source of its objects has no Service of that name in that namespace"
         if unwatched is not None and not unwatched.silence
@@ -152,13 +153,13 @@ def explain_missing(
 
 
 def _meant(word: str, known: Iterable[str]) -> str:
-    """In brackets, because the sentence goes on."""
+    """Returns the suggestion in brackets, because the sentence goes on, or an empty text."""
     hint = did_you_mean(word, known).removeprefix("; ")
     return f" ({hint})" if hint else ""
 
 
 def spec_of(service: Service) -> dict[str, object]:
-    """What of the object decides, by its names in the API."""
+    """Returns the fields of the object that matter, by their names in the API; leaves out those that are not set."""
     spec = service.spec
     ports = [
         f"{port.name + ' ' if port.name else ''}{port.port}/{port.protocol or 'TCP'}"

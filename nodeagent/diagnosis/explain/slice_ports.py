@@ -23,12 +23,12 @@ class PortMatch(Struct, frozen=True):
     others: tuple[str, ...]
 
     def key(self, family: Family) -> PortKey:
-        """Under which the translation has the endpoints."""
+        """Returns the key of its endpoints in the translation."""
         return (family, self.name, Protocol[self.protocol])
 
 
 def slice_ports(one: EndpointSlice, names: Sequence[ServicePortName]) -> list[PortMatch]:
-    """For each service port, what the slice has."""
+    """Returns what the slice has for each service port."""
     usable: dict[tuple[str, Protocol], list[int]] = {}
     others = []
     for port in one.ports or ():

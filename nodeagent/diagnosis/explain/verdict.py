@@ -9,7 +9,7 @@ from nodeagent.diagnosis.verdict_line import verdict_line
 
 
 class Severity(IntEnum):
-    """How bad a finding is: something to know, some connections fail, no connection works."""
+    """How bad a finding is. NOTE: worth knowing. IMPAIRED: some connections fail. BROKEN: no connection works."""
 
     NOTE = 0
     IMPAIRED = 1
@@ -17,7 +17,7 @@ class Severity(IntEnum):
 
 
 class Finding(Struct, frozen=True):
-    """One thing. what, because, do: parts of a sentence, for a person."""
+    """One fault or note. what, because, do: parts of a sentence for people."""
 
     severity: Severity
     what: str
@@ -29,5 +29,5 @@ class Finding(Struct, frozen=True):
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """By severity; among equals in the order in which they were found."""
+    """Returns the findings sorted by severity, without repetitions; equal ones stay in the order in which they were found."""
     return tuple(sorted(dict.fromkeys(findings), key=lambda finding: -finding.severity))
