@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 BALANCER_ADDRESSES = ("198.51.100.77", "2001:db8:ffff::77")
 EXTERNAL_IPS = ("198.51.100.78", "2001:db8:ffff::78")
-"""Of the ranges that are kept for documents: nobody has them (RFC 5737, RFC 3849)."""
+"""Addresses of the ranges for documentation, which no host has (RFC 5737, RFC 3849)."""
 TIMEOUTS = Timeouts(connect=10.0, headers=30.0, body=30.0)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 COLUMNS = (TableColumn("way", "WAY"), *(TableColumn(one.value, one.value.upper()) for one in Column))
@@ -128,7 +128,8 @@ async def _with(access: ClusterAccess, work: Callable[[ClusterClient], Coroutine
 
 
 def _run(work: Coroutine[None, None, Result]) -> Result:
-    """The first signal cancels it; while it then removes what it has made, others are ignored. Raises KeyboardInterrupt."""
+    """Runs `work` until it ends or the first signal cancels it. Ignores further signals while `work` deletes what it created.
+    Raises KeyboardInterrupt."""
 
     async def prompt_signal_handling() -> Result:
         loop = asyncio.get_running_loop()

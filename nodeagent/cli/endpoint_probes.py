@@ -1,4 +1,4 @@
-"""Connections from this node to endpoints: does anybody listen there?"""
+"""Probes from this node whether endpoints accept connections."""
 
 import asyncio
 import errno
@@ -17,12 +17,12 @@ from nodeagent.model.frontend import Backend, ServiceState
 from nodeagent.model.names import ObjectKey
 
 MOST = 16
-"""Of many endpoints of a Service so many are tried, evenly spread."""
+"""How many endpoints of a Service are tried at most, evenly spread."""
 MOST_OF_ALL, AT_ONCE = 800, 400
 """Of all Services together, and at a time: each is an open file."""
 SECONDS = 1.0
 UDP_SECONDS = 0.3
-"""How long a refusal of a datagram is waited for: it comes at once or never."""
+"""How long to wait for the refusal of a datagram, which comes at once or never."""
 Tried = tuple[Backend, Protocol]
 T = TypeVar("T")
 _PROBED = (Protocol.TCP, Protocol.UDP)
@@ -36,8 +36,8 @@ _UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN}
 
 
 def probe_endpoints(state: ServiceState, ports: Iterable[str]) -> tuple[Probe, ...]:
-    """What connections to the endpoints that are used come to; each is closed at once. Of UDP an empty datagram is sent: that
-    nobody listens is reported, that somebody does is not."""
+    """Connects to the endpoints that are used, closes each connection at once, and returns the results. For UDP it sends an
+    empty datagram, which only shows whether nobody listens."""
     tried = _chosen(state, set(ports), MOST)
     return _probed(tried)
 
@@ -51,7 +51,7 @@ def probe_services(states: Mapping[ObjectKey, ServiceState]) -> dict[ObjectKey, 
 
 
 def _chosen(state: ServiceState, names: set[str] | None, most: int) -> list[Tried]:
-    """Endpoints of these ports, or of all, evenly spread."""
+    """Returns at most `most` endpoints of these ports (None: of all), evenly spread."""
     backends: dict[tuple[Backend, Protocol], None] = {}
     for one in state.frontends:
         if one.protocol in _PROBED and (names is None or one.service_port.port in names):

@@ -1,4 +1,4 @@
-"""What the kernel of this node has, read for commands that compare or explain."""
+"""Reads our tables from the kernel of this node, for commands that compare or explain."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,8 +30,8 @@ class KernelView:
     def __init__(
         self, family: Family, program: ProgramOptions | None, only: ObjectKey | None = None, *, affinity: bool = True
     ) -> None:
-        """Reads it. only: a Service; endpoints of others are left out where its own are all there. affinity: whether that
-        is read. Raises a DataplaneError and OSError."""
+        """Reads the table. only: a Service; endpoints of other Services are left out if its own are complete. affinity:
+        whether to read the affinity of clients. Raises a DataplaneError and OSError."""
         self.family = family
         self._only = None if only is None else str(only)
         self._wants_affinity = affinity
@@ -45,7 +45,7 @@ class KernelView:
 
     @property
     def image(self) -> TableImage:
-        """The elements; none where the table is not one of ours."""
+        """The elements of the table; empty if the table is not one of ours."""
         usable = self.contents is not None and self.state in (TableState.RIGHT, TableState.CHANGED)
         return self.contents.image if usable and self.contents is not None else empty_image(schema.DATA_SETS)
 
@@ -78,8 +78,8 @@ class KernelView:
         flows: bool,
         missing: AbstractSet[str] = frozenset(),
     ) -> InKernel:
-        """Everything about one Service. flows: also connections that are tracked. missing: what the service interface does not
-        carry."""
+        """Returns everything about one Service. flows: include tracked connections. missing: addresses that the service
+        interface lacks."""
         usable = self.contents is not None and self.state in (TableState.RIGHT, TableState.CHANGED)
         if not usable or self.contents is None:
             return InKernel(self.family.value, self.state)
@@ -123,7 +123,7 @@ def read_kernel(
 
 
 def _has_rules(contents: Contents, family: Family) -> bool:
-    """Whether no chain is empty that has rules under every configuration."""
+    """Returns whether every chain has rules that has rules under each configuration."""
     program = build_program(family, ProgramOptions(PodDetection.NONE), (), ())
     return all(contents.rules.get(chain.name) for chain in program.chains if chain.rules)
 

@@ -1,6 +1,6 @@
-"""Names that the shell completes: what the agent of this node knows, else what the API server of the user's kubeconfig lists.
+"""Names for shell completion, from the agent of this node, else from the API server of the user's kubeconfig.
 
-Nobody waits long for a name: the API server has two seconds, and what cannot be asked completes nothing.
+The API server has two seconds to answer. Whatever cannot be reached completes nothing.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from nodeagent.proxy.observe.admin.admin_client import NoAgent, find_agent
 
 SECONDS = 2.0
 MOST = "500"
-"""Objects of a list."""
+"""How many objects a list has at most."""
 CORE = "/api/v1"
 SERVICE_KINDS = ("svc/", "service/", "services/")
 OF_CLUSTER = ("all_nodes", "node", "selector", "context", "kubeconfig")
@@ -44,7 +44,7 @@ class ServiceName(click.ParamType):  # type: ignore[type-arg]  # generic from cl
     name = "service"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """The Services that begin so; those of the namespace that is meant without it, too."""
+        """Returns the Services that begin with `incomplete`; those of the selected namespace also without the namespace."""
         return _items(_service_names(ctx, incomplete), incomplete)
 
 
@@ -54,7 +54,7 @@ class NodeName(click.ParamType):  # type: ignore[type-arg]  # as above
     name = "node"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """The nodes that begin so."""
+        """Returns the nodes that begin with `incomplete`."""
         return _items(_nodes(ctx), incomplete)
 
 
@@ -64,7 +64,7 @@ class NamespaceName(click.ParamType):  # type: ignore[type-arg]  # as above
     name = "namespace"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """The namespaces that begin so: those with Services, or all that the API server lists."""
+        """Returns the namespaces that begin with `incomplete`: all of the API server, else those with Services."""
         listed = _listed(ctx, f"{CORE}/namespaces")
         found = listed or [one.partition("/")[0] for one in _services(ctx, "")]
         return _items(found, incomplete)
@@ -76,7 +76,7 @@ class ContextName(click.ParamType):  # type: ignore[type-arg]  # as above
     name = "context"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """The contexts that begin so."""
+        """Returns the contexts that begin with `incomplete`."""
         from nodeagent.proxy.source.client.api_errors import KubeconfigError  # noqa: PLC0415 - loads a client
         from nodeagent.proxy.source.client.kubeconfig import context_names  # noqa: PLC0415
 
@@ -92,7 +92,7 @@ class InterfaceName(click.ParamType):  # type: ignore[type-arg]  # as above
     name = "interface"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """The interfaces that begin so."""
+        """Returns the interfaces that begin with `incomplete`."""
         return _items([name for _, name in socket.if_nameindex()], incomplete)
 
 
@@ -102,7 +102,7 @@ class ConnectionEnd(click.ParamType):  # type: ignore[type-arg]  # as above
     name = "connection"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """Pods and nodes by their kinds, and Services."""
+        """Returns pods and nodes with their kind as prefix, and Services."""
         kind, slash, _ = incomplete.partition("/")
         if slash and kind in ("pod", "po", "pods"):
             pods = _listed(ctx, f"{CORE}/namespaces/{_namespace(ctx)}/pods")
@@ -127,7 +127,7 @@ def _service_names(ctx: click.Context, incomplete: str) -> list[str]:
 
 
 def _services(ctx: click.Context, namespace: str) -> list[str]:
-    """`NAMESPACE/NAME` of those that the agent knows, else of a namespace; empty: of all of them."""
+    """Returns `NAMESPACE/NAME` of the agent's Services, else of those the API server lists in `namespace` (empty: in all)."""
     known = [] if _means_cluster(ctx) else _known_to_agent(ctx, "services")
     within = f"/namespaces/{namespace}" if namespace else ""
     return known or _listed(ctx, f"{CORE}{within}/services", qualified=True)
@@ -147,7 +147,7 @@ def _namespace(ctx: click.Context) -> str:
 
 
 def _known_to_agent(ctx: click.Context, what: str) -> list[str]:
-    """Nothing where no agent answers."""
+    """Returns the names that the agent knows; empty if no agent answers."""
     given = ctx.params.get("socket")
     try:
         client, _ = find_agent(Path(given) if given else None, DEFAULT_SOCKET)
@@ -162,7 +162,8 @@ def _kubeconfig(ctx: click.Context) -> Path:
 
 
 def _listed(ctx: click.Context, path: str, *, qualified: bool = False) -> list[str]:
-    """Names of objects, with their namespaces where they are `qualified`; nothing where the API server cannot be asked."""
+    """Returns the names of the objects at `path`, with their namespace if `qualified`; empty if the API server cannot be
+    asked."""
     place = _kubeconfig(ctx)
     if not place.exists():
         return []

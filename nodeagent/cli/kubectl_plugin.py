@@ -61,13 +61,13 @@ def plugin() -> None:
 
 
 def of_all_nodes(words: Sequence[str]) -> list[str]:
-    """The words of a plugged command, with the option that asks all nodes."""
+    """Returns the words of the command line with the option that asks all nodes, if the command knows it."""
     given = list(words)
     return [given[0], ALL_NODES, *given[1:]] if given[:1] and given[0] in PLUGGED else given
 
 
 def main() -> None:
-    """The command line of this process, as `kubectl-nodeagent`."""
+    """Runs the command line of this process as `kubectl nodeagent`."""
     plugin.main(args=of_all_nodes(sys.argv[1:]), prog_name=NAME)
 
 

@@ -38,7 +38,7 @@ UDP = click.option("--udp", is_flag=True, help="UDP; a connection is a question 
 
 
 def check_number(option: str, value: float | None) -> float:
-    """0 when it was not given. Raises Failure for what is not above 0."""
+    """Returns the value of an option, or 0 if it was not given. Raises Failure if it is not finite and above 0."""
     if value is None:
         return 0.0
     if not 0 < value < math.inf:
@@ -190,7 +190,7 @@ def fault_command(
 
 
 def attempt(directory: LabDirectory, request: InjectFault, report: ReportFolder | None) -> FaultReport | NotDone:
-    """Its report, or the reason why it has no report. Raises RequestRefused for an invalid request."""
+    """Returns the report of the fault, or why there is no report. Raises RequestRefused for an invalid request."""
     try:
         return carry_out(directory, request, report)
     except caller.RequestRefused as refused:
@@ -220,5 +220,5 @@ def carry_out(directory: LabDirectory, request: InjectFault, report: ReportFolde
 
 
 def protocol_of(udp: bool) -> str:
-    """The protocol's name, as requests to a lab have it."""
+    """Returns the name of the protocol for requests to a lab."""
     return "UDP" if udp else "TCP"

@@ -1,4 +1,4 @@
-"""Which nodes there are, and by what way each one's agent can be asked."""
+"""Finds the nodes of a cluster, and how the agent of each can be asked."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -21,7 +21,7 @@ Document = Mapping[str, Any]
 
 
 class AgentPlace(Struct, frozen=True):
-    """A node. pod: where its agent is; lab: whose member it is; else why: why it cannot be asked, and what to do."""
+    """A node. pod: the pod of its agent. lab: the lab it belongs to. why: if both are empty, why it cannot be asked."""
 
     node: str
     pod: str = ""
@@ -36,7 +36,8 @@ class ClusterLister(Protocol):
 
 
 async def find_agents(lister: ClusterLister, namespace: str, only: Collection[str], selector: str) -> list[AgentPlace]:
-    """A place for each node, by name. only: nodes that the user named; empty: all. Raises KubeError, Failure."""
+    """Returns a place for each node, sorted by name. only: the nodes that the user named; empty: all. Raises KubeError,
+    and Failure if there is no node of a given name."""
     query = (("labelSelector", selector),) if selector else ()
     nodes = {one["metadata"]["name"]: one for one in await _list(lister, "/api/v1/nodes", query)}
     for name in only:
@@ -58,7 +59,7 @@ async def find_agents(lister: ClusterLister, namespace: str, only: Collection[st
 
 
 async def _list(lister: ClusterLister, path: str, query: Sequence[tuple[str, str]]) -> list[Document]:
-    """All of them, page by page. Raises KubeError."""
+    """Lists all objects at a path, page by page. Raises KubeError."""
     found: list[Document] = []
     going_on = ""
     while True:
@@ -74,7 +75,7 @@ async def _list(lister: ClusterLister, path: str, query: Sequence[tuple[str, str
 
 
 def _lab_of(node: Document) -> str:
-    """The lab that made this Node; empty for one of a real cluster."""
+    """Returns the lab that created this Node; empty for a Node of a real cluster."""
     mark = str((node["metadata"].get("labels") or {}).get(MANAGED_BY, ""))
     return mark.removeprefix(LAB_MARK) if mark.startswith(LAB_MARK) else ""
 
@@ -109,7 +110,7 @@ def _is_ready(pod: Document) -> bool:
 
 
 def _state(pod: Document) -> str:
-    """Such as `CrashLoopBackOff`, or its phase."""
+    """Returns the state of a pod, such as `CrashLoopBackOff`, or its phase."""
     if "deletionTimestamp" in pod["metadata"]:
         return "it is being deleted"
     state = _container(pod).get("state") or {}

@@ -27,12 +27,13 @@ OF_THIS_MACHINE = {
     "cluster_cidr": "--cluster-cidr",
     "watch": "--watch",
 }
-"""Options that make no sense where the agents of other nodes are asked."""
+"""Options that make no sense if the agents of other nodes are asked."""
 
 
 class AskedCluster(Struct, frozen=True):
-    """kubeconfig, context: which cluster; empty: as kubectl finds it. nodes: those that are asked; empty: all that have the labels
-    of `selector`. namespace: of the agents' pods. within, seconds: for all together, and for one. default_namespace: the context's."""
+    """The cluster and nodes to ask. kubeconfig, context: the cluster; empty: the one that kubectl finds. nodes: names; empty:
+    all that match `selector`. namespace: that of the agents' pods. within, seconds: time limits for all nodes, and for one.
+    default_namespace: that of the context."""
 
     kubeconfig: Path
     context: str | None
