@@ -169,7 +169,8 @@ class Engine:
         while True:
             await self._wait_for_work(resync, full_sync)
             if not self._disturbed:
-                await asyncio.sleep(self._spacing.wait_seconds(loop.time()))
+                if wait_seconds := self._spacing.wait_seconds(loop.time()):
+                    await asyncio.sleep(wait_seconds)
                 await self._readers.wait()
                 self._heartbeat.beat()
             now = loop.time()
