@@ -64,8 +64,10 @@ class SyncFailedError(Exception):
 
 @dataclass(slots=True)
 class _Belief:
-    """What the engine carries from pass to pass: derived from snapshots, never from events."""
+    """What the engine carries from pass to pass: derived from snapshots, never from events. node_sources: what context and node
+    were computed from."""
 
+    node_sources: tuple[object, ...] = ()
     context: Context | None = None
     node: NodeState = field(default_factory=NodeState)
     node_problems: tuple[Problem, ...] = ()
@@ -282,19 +284,24 @@ class Engine:
         return report
 
     def _look_at_node(self) -> tuple[Context, NodeState]:
-        """Computes context and state of the node from its object, its addresses and the options, and remembers them."""
-        belief = self._belief
-        context = node_context(self._snapshot.node, self._options, belief.context, self._protected())
-        node, problems = node_state(
-            self._snapshot.node,
-            self._snapshot.service_cidrs,
-            self._options,
-            context,
-            belief.node,
-            in_use=self._in_use(),
+        """Computes context and state of the node from its object, its addresses and the options, and remembers them.
+
+        Returns what it remembers while these are the same: both functions are pure, and of their own result they make it again.
+        """
+        belief, snapshot = self._belief, self._snapshot
+        service_cidrs, in_use, protected, names = (
+            snapshot.service_cidrs,
+            self._in_use(),
+            self._protected(),
+            self._names(),
         )
-        node = replace(node, names=self._names())
-        belief.context, belief.node, belief.node_problems = context, node, problems
+        sources = (snapshot.node, service_cidrs, in_use, protected, names)
+        if belief.context is not None and sources == belief.node_sources:
+            return belief.context, belief.node
+        context = node_context(snapshot.node, self._options, belief.context, protected)
+        node, problems = node_state(snapshot.node, service_cidrs, self._options, context, belief.node, in_use=in_use)
+        node = replace(node, names=names)
+        belief.node_sources, belief.context, belief.node, belief.node_problems = sources, context, node, problems
         return context, node
 
     def _choose_cluster_ips(

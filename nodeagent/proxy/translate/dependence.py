@@ -32,8 +32,10 @@ def parts_read(service: Service, slices: Iterable[EndpointSlice]) -> Part:
         parts |= Part.NODE_ADDRESSES
     if _is_external(service):
         parts |= Part.PROTECTION
-    if any(endpoint.hints is not None for one in slices for endpoint in one.endpoints or ()):
-        parts |= Part.ZONE
+    for one in slices:
+        for endpoint in one.endpoints or ():
+            if endpoint.hints is not None:
+                return parts | Part.ZONE
     return parts
 
 
@@ -47,6 +49,8 @@ def changed_parts(before: Context | None, after: Context) -> Part:
     """Returns the parts that differ; all parts if there was no context before."""
     if before is None:
         return ~Part(0)
+    if before is after:
+        return Part(0)
     old, new = asdict(before), asdict(after)
     parts = Part(0)
     for name, value in new.items():

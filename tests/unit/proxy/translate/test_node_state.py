@@ -234,3 +234,22 @@ def test_node_ports_follow_the_addresses_of_the_context() -> None:
     this = node("InternalIP 192.168.0.2", "InternalIP 2001:db8::2")
     state, problems = node_state(this, [], HERE, node_context(this, HERE))
     assert (state.node_port_cidrs, problems) == (("192.168.0.2/32", "2001:db8::2/128"), ())
+
+
+@pytest.mark.parametrize("seen", [None, node(), node("InternalIP 192.168.0.2", zone="a", pod_cidrs=("10.244.1.0/24",))])
+@pytest.mark.parametrize("detect_local", DetectLocal)
+@pytest.mark.parametrize("bind", ["", "192.168.1.9"])
+def test_of_their_own_result_the_same_sources_make_it_again(
+    seen: Node | None, detect_local: DetectLocal, bind: str
+) -> None:
+    """So a pass may keep what it has while the sources are the same."""
+    options = replace(HERE, detect_local=detect_local, bind_address=bind, cluster_cidrs=("10.244.0.0/16",))
+    before = node("InternalIP 192.168.0.7", "InternalIP 2001:db8::7", zone="b", pod_cidrs=("10.244.7.0/24",))
+    context = node_context(before, options)
+    state, _ = node_state(before, [service_cidr("10.96.0.0/16")], options, context)
+    found = []
+    for _ in range(2):
+        context = node_context(seen, options, context)
+        state, problems = node_state(seen, [service_cidr("10.96.0.0/16", "bogus")], options, context, state)
+        found.append((context, state, problems))
+    assert found[0] == found[1]
