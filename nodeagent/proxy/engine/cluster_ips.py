@@ -70,8 +70,10 @@ class ClusterIps:
         carry."""
         touched: dict[str, bool] = {}
         for key, state in changed.items():
-            before = self._carrying(self._by_service.pop(key, ()))
             cluster_ips = state.cluster_ips if state is not None else ()
+            if self._by_service.get(key, ()) == cluster_ips:
+                continue
+            before = self._carrying(self._by_service.pop(key, ()))
             after = self._carrying(cluster_ips)
             for one in (*before, *after):
                 touched.setdefault(one, self._counts[one] > 0)

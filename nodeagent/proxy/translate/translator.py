@@ -95,8 +95,9 @@ class Translator:
             wanted = _untranslatable(key, error)
         self._inputs[key] = (service, slices)
         parts = parts_read(service, slices)
+        special = parts != Part.REST
         for part, sensitive in self._sensitive.items():
-            (sensitive.add if part in parts else sensitive.discard)(key)
+            (sensitive.add if special and part in parts else sensitive.discard)(key)
         if wanted == before:
             return False
         if wanted.cluster_ips or wanted.frontends or wanted.problems:

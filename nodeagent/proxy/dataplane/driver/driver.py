@@ -236,6 +236,8 @@ class TableDriver:
 
         A refusal may be due to a change by another process that we do not know yet: read back before blaming a service.
         """
+        if not (self._compare_all or self._desired.dirty or self._failures):
+            return TableReport(seconds=monotonic() - started)
         for attempt in range(QUARANTINE_ROUNDS):
             big = self._compare_all or self._desired.dirty > INLINE_ELEMENTS
             try:

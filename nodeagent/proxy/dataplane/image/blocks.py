@@ -9,12 +9,13 @@ from nodeagent.proxy.dataplane.program import schema
 
 _NO_CLUSTER_IPS = (schema.MASQUERADE_FRONTENDS, schema.FRONTENDS_CLUSTER_SCOPE)
 """The sets by which postrouting recognises a connection to another address of a Service."""
+_MASKS = {len(mask): int.from_bytes(mask) for mask in schema.CLUSTER_IP_BLOCK_MASKS.values()}
+"""By length of the address."""
 
 
 def cluster_ip_block(packed: bytes) -> bytes:
     """Returns the first address of the block of a ClusterIP."""
-    mask = schema.CLUSTER_IP_BLOCK_MASKS[_family(packed)]
-    return bytes(have & keep for have, keep in zip(packed, mask, strict=True))
+    return (int.from_bytes(packed) & _MASKS[len(packed)]).to_bytes(len(packed))
 
 
 def _last_address(block: bytes) -> bytes:

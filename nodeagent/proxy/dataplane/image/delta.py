@@ -23,7 +23,7 @@ class Delta:
     def touched(self) -> int:
         """The number of different elements that change."""
         put = sum(map(len, self.puts.values()))
-        return put + sum(key not in self.puts.get(name, ()) for name, keys in self.deletes.items() for key in keys)
+        return put + sum([len(set(keys).difference(self.puts.get(name, ()))) for name, keys in self.deletes.items()])
 
 
 def diff_images(wanted: TableImage, programmed: TableImage) -> Delta:

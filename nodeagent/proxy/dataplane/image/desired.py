@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from nodeagent.model.addresses import Family
-from nodeagent.model.frontend import NodeState, ServiceState
+from nodeagent.model.addresses import Family, family_of
+from nodeagent.model.frontend import NamesHere, NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.proxy.dataplane.image.affinity import AffinityIds
@@ -70,6 +70,7 @@ class DesiredImage:
         self._shared: dict[str, Counter[bytes]] = {name: Counter() for name in _SHARED}
         self._others = OtherAddresses(family)
         self._dirty: dict[str, set[bytes]] = {}
+        self._node: NodeState | None = None
         self.affinity = AffinityIds(family)
         self.timeouts = AffinityTimeouts()
         self.unrendered: dict[ObjectKey, Problem] = {}
@@ -79,13 +80,21 @@ class DesiredImage:
 
         All old elements are removed before new ones are added: a frontend that passes from one service to another is in both.
         A list of endpoints that stays is amended, so that its cost is that of what changes in it; a new list takes over the slots
-        that it has in the programmed image.
+        that it has in the programmed image. If a service keeps all its keys, only values are replaced.
         """
         rendered: dict[ObjectKey, _Rendered] = {}
-        held = {key: self._held.pop(key, _Held()) for key in changes}
+        held: dict[ObjectKey, _Held] = {}
         for key, state in changes.items():
+            if key not in self._held and key not in self.unrendered and not _concerns(state, self.family):
+                continue
+            before = self._held.pop(key, None) or _Held()
             self.unrendered.pop(key, None)
-            rendered[key] = self._render(key, state, held[key], programmed)
+            ready = self._render(key, state, before, programmed)
+            if before.keys and _same_keys(before, ready):
+                self._held[key] = before
+                self._replace_values(ready.rendering.elements)
+            else:
+                held[key], rendered[key] = before, ready
         touched: set[bytes] = set()
         for key, ready in rendered.items():
             touched |= self._others.remove(held[key].keys) | self._others.add(ready.rendering.elements)
@@ -114,6 +123,14 @@ class DesiredImage:
             return _Rendered(Rendering({}, {}), {})
         return _Rendered(rendering, new)
 
+    def _replace_values(self, wanted: TableImage) -> None:
+        for name, elements in wanted.items():
+            present = self.image[name]
+            changed = {key: value for key, value in elements.items() if present[key] != value}
+            if changed:
+                present.update(changed)
+                self._dirty.setdefault(name, set()).update(changed)
+
     def _put(self, name: str, changed: Mapping[bytes, bytes | None]) -> None:
         """Writes elements of a map or set (None: removes the element)."""
         self._dirty.setdefault(name, set()).update(changed)
@@ -126,6 +143,9 @@ class DesiredImage:
 
     def set_node(self, node: NodeState) -> None:
         """Replaces the node's own sets. Those about DNS queries depend on the Services: update these first."""
+        if node is self._node and node.names == NamesHere():
+            return
+        self._node = node
         wanted = {
             schema.SERVICE_CIDRS: interval_elements(node.service_cidrs, self.family),
             schema.POD_CIDRS: interval_elements(node.pod_cidrs, self.family),
@@ -215,16 +235,35 @@ class DesiredImage:
         return _Held(keys, {**held.lists, **ready.new})
 
 
+def _concerns(state: ServiceState | None, family: Family) -> bool:
+    """Returns whether a service may have elements in the table of this family."""
+    if state is None:
+        return False
+    for frontend in state.frontends:
+        if frontend.family is family:
+            return True
+    return any(family_of(address) is family for address in state.cluster_ips)
+
+
+def _same_keys(held: _Held, ready: _Rendered) -> bool:
+    """Returns whether a service keeps the keys of its elements, and its lists."""
+    elements, lists = ready.rendering
+    return (
+        not ready.new
+        and len(held.lists) == len(lists)
+        and len(held.keys) == len(elements)
+        and all(tuple(wanted) == held.keys.get(name) for name, wanted in elements.items())
+    )
+
+
 def slots_of(states: Iterable[ServiceState | None]) -> int:
     """Returns how many endpoints all routes of some services have together."""
-    return sum(
-        len(route.backends)
-        for state in states
-        if state is not None
-        for frontend in state.frontends
-        for route in (frontend.route, frontend.short_circuit)
-        if route is not None
-    )
+    count = 0
+    for state in states:
+        for frontend in () if state is None else state.frontends:
+            count += len(frontend.route.backends)
+            count += 0 if frontend.short_circuit is None else len(frontend.short_circuit.backends)
+    return count
 
 
 def classes_in(elements_by_map: TableImage) -> set[PickClass]:

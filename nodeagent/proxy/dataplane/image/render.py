@@ -166,16 +166,15 @@ def render_service(state: ServiceState, family: Family) -> Rendering:
 
 def too_many_backends(state: ServiceState) -> tuple[Problem, ...]:
     """Returns a Problem for each frontend with more endpoints than slots; the first MAX_BACKENDS of them are used."""
-    return tuple(
-        Problem(
-            f"Service {state.key}",
-            "TooManyEndpoints",
-            f"{frontend.service_port}: {len(route.backends)} endpoints, only the first {MAX_BACKENDS} are used",
-        )
-        for frontend in state.frontends
-        for route in (frontend.route, frontend.short_circuit)
-        if route is not None and len(route.backends) > MAX_BACKENDS
-    )
+    found: list[Problem] = []
+    for frontend in state.frontends:
+        for route in (frontend.route, frontend.short_circuit):
+            if route is not None and len(route.backends) > MAX_BACKENDS:
+                detail = (
+                    f"{frontend.service_port}: {len(route.backends)} endpoints, only the first {MAX_BACKENDS} are used"
+                )
+                found.append(Problem(f"Service {state.key}", "TooManyEndpoints", detail))
+    return tuple(found)
 
 
 def _render_frontend(frontend: Frontend, rendering: Rendering) -> None:
@@ -249,4 +248,4 @@ def _used(route: Route) -> tuple[Backend, ...]:
 def _hairpin(routes: Iterable[Route]) -> Elements:
     """Returns the endpoints on this node, which may connect to themselves through the service."""
     addresses = {backend.address for route in routes for backend in route.backends if backend.local}
-    return {packed + packed: b"" for packed in map(pack_address, addresses)}
+    return {packed + packed: b"" for packed in map(pack_address, addresses)} if addresses else {}

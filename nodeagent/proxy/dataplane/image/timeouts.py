@@ -31,8 +31,9 @@ class AffinityTimeouts:
 
     def admit(self, key: ObjectKey, state: ServiceState | None) -> ServiceState | None:
         """Takes in the new state of a service; returns it with the timeouts that it gets."""
-        self._exact.subtract(self._held.pop(key, ()))
-        self._exact += Counter()
+        if held := self._held.pop(key, None):
+            self._exact.subtract(held)
+            self._exact += Counter()
         self.problems.pop(key, None)
         if state is None:
             return None
