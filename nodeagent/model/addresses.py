@@ -26,6 +26,8 @@ class Family(Enum):
     IPV4 = "IPv4"
     IPV6 = "IPv6"
 
+    __hash__ = object.__hash__  # in C; Enum's own hashes the name, in Python, at each look into a dict
+
     @property
     def address_length(self) -> int:
         """Bytes in a packed address."""
@@ -91,7 +93,7 @@ def pack_address(address: str) -> bytes:
 
     Raises OSError if `address` is not canonical text (a bug of the caller).
     """
-    return socket.inet_pton(family_of(address).socket_family, address)
+    return socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
 
 
 def unpack_address(packed: bytes | memoryview) -> str:

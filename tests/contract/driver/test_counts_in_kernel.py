@@ -12,6 +12,7 @@ from nodeagent.model.frontend import ServiceState
 from nodeagent.model.reports import KernelCounts
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.kernel_counts import read_kernel_counts
+from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.driver.transaction import Transaction
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
@@ -22,6 +23,7 @@ MakeService = Callable[..., ServiceState]
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 OWNERSHIPS = pytest.mark.parametrize("ownership", Ownership, ids=lambda ownership: ownership.value)
 SHOP = {Family.IPV4: "10.96.0.10", Family.IPV6: "fd00:10:96::10"}
+IDLE = {Family.IPV4: "10.96.0.11", Family.IPV6: "fd00:10:96::11"}
 PODS = {Family.IPV4: ("10.244.2.1", "10.244.2.2"), Family.IPV6: ("fd00:244:2::1", "fd00:244:2::2")}
 COUNTED = ProgramOptions(PodDetection.CIDR, endpoint_counters=True)
 
@@ -108,3 +110,24 @@ def test_a_node_that_is_never_quiet_does_not_keep_its_agent_from_ending(
     kernel.run(lambda: asyncio.run(agent.driver.settle_counts()))
     assert busy.commits < quiet + 10
     assert counted(kernel, agent) == (busy.commits - quiet,) * 2
+
+
+@FAMILIES
+def test_counters_of_some_elements_are_those_of_the_whole_map(
+    kernel: Any, service: MakeService, busy: BusyNode, family: Family
+) -> None:
+    """They are read by the places of their bytes, and the whole map attribute by attribute."""
+    busy.family = family
+    agent = kernel.start(family=family, options=COUNTED, socket=busy)
+    agent.sync(service("shop", SHOP[family], *PODS[family]), service("idle", IDLE[family], *PODS[family]))
+    for _ in range(3):
+        kernel.run(lambda: knock(family))
+    agent.sync(service("shop", SHOP[family], PODS[family][0]))  # begins with the count of the element before
+    table = KernelTable(busy, family, {spec.name: spec for spec in COUNTED.specs().values()})
+    whole = kernel.run(table.counts)
+
+    assert {name: len(found) for name, found in whole.items() if found} == {"frontends": 2, "backends": 3}
+    assert sorted(packets for packets, _ in whole["frontends"].values()) == [0, 3]
+    assert all(size for packets, size in whole["frontends"].values() if packets)
+    some = {name: list(found) for name, found in whole.items()}
+    assert kernel.run(lambda: table.counts(some)) == {name: found for name, found in whole.items() if found}

@@ -20,7 +20,13 @@ from nodeagent.proxy.dataplane.image.render import image_of_service, programmed_
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.schema import SetSpec
 from nodeagent.wire.netlink.netfilter import nfproto
-from nodeagent.wire.netlink.nf_tables.element_reading import AnswerShape, ElementDump, read_elements, read_pairs
+from nodeagent.wire.netlink.nf_tables.element_reading import (
+    AnswerShape,
+    ElementDump,
+    read_counters,
+    read_elements,
+    read_pairs,
+)
 from nodeagent.wire.netlink.nf_tables.elements import pack_catch_all, pack_keys
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import (
     ChainHeader,
@@ -267,7 +273,7 @@ class KernelTable:
                 elif wanted:
                     with typed_errors():
                         fetched = self._fetch(name, iter(wanted))
-                        found[name] = read_elements(self._specs[name].form(self._family), fetched).counters
+                        found[name] = read_counters(self._specs[name].form(self._family), fetched)
             except (FileNotFoundError, Retryable):
                 continue
         return found

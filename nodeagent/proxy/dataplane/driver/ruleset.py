@@ -7,8 +7,8 @@ close-on-exec (Python's default): a child that held it would keep the table owne
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from threading import Lock
+from types import TracebackType
 from typing import Final
 
 from nodeagent.proxy.dataplane.driver.generations import OwnSteps
@@ -37,23 +37,36 @@ _NO_CAPABILITY = "nf_tables: not permitted: run as root or with CAP_NET_ADMIN"
 OWNED_BY_ANOTHER = "table nodeagent is owned by another process: stop the nodeagent that runs here first"
 
 
-@contextmanager
-def typed_errors() -> Iterator[None]:
-    """Converts errors of the socket, and of the functions that parse its messages, to DataplaneErrors."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except TimeoutError as error:
-        raise KernelUnclear(f"no answer from the kernel within {REPLY_SECONDS:.0f} s") from error
-    except DumpInterruptedError as error:
-        raise DumpInterrupted("others changed the ruleset while it was read") from error
-    except OSError as error:
+class TypedErrors:
+    """Converts errors of the socket, and of the functions that parse its messages, to DataplaneErrors.
+
+    A class, because a pass enters it twenty times, and a generator takes five calls for each.
+    """
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+            return
+        if isinstance(error, TimeoutError):
+            raise KernelUnclear(f"no answer from the kernel within {REPLY_SECONDS:.0f} s") from error
+        if isinstance(error, DumpInterruptedError):
+            raise DumpInterrupted("others changed the ruleset while it was read") from error
         if error.errno == errno.EBUSY:
             raise DumpInterrupted("an earlier dump has not been read to its end") from error
         if error.errno == errno.EPERM:
             raise NotPermitted(_NO_CAPABILITY) from error
         raise KernelUnclear(f"netlink: {error.strerror}") from error
+
+
+_TYPED = TypedErrors()
+
+
+def typed_errors() -> TypedErrors:
+    """Returns the context in which errors are converted."""
+    return _TYPED
 
 
 class Ruleset:

@@ -5,7 +5,7 @@ Raise SCHEMA when a set changes its name, type or meaning: a table of another sc
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntFlag
 
 from nodeagent.model.addresses import Family
@@ -65,6 +65,7 @@ class SetSpec:
     dynamic: bool = False
     size: int | None = None
     comment: str = ""
+    _forms: dict[Family, ElementForm] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def is_map(self) -> bool:
@@ -103,7 +104,9 @@ class SetSpec:
 
     def form(self, family: Family) -> ElementForm:
         """Returns the form of its elements in messages."""
-        return ElementForm(
+        if (known := self._forms.get(family)) is not None:
+            return known
+        self._forms[family] = form = ElementForm(
             self.key_length(family),
             self.data_length(family),
             is_map=self.is_map,
@@ -113,6 +116,7 @@ class SetSpec:
             counted=self.counter,
             timeout_milliseconds=AFFINITY_DEFAULT_TIMEOUT_SECONDS * 1000 if self.dynamic else 0,
         )
+        return form
 
     def field_lengths(self, family: Family) -> tuple[int, ...]:
         """Returns the unpadded lengths of the key's fields."""

@@ -3,8 +3,9 @@
 A key in an interval set is first ‖ last, both inclusive; values are empty in sets. A comment follows the value.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from nodeagent.wire.netlink.framing import (
     ATTRIBUTE,
@@ -64,14 +65,8 @@ def pack_elements(
         with_values = (_halves(key, _data(value)) for key, value in elements.items())
         return with_values if form.is_map else pack_keys(form, elements)
     if form.commented:
-        length = form.value_length
-        if not counts:
-            return (_commented(key, value[:length], value[length:]) for key, value in elements.items())
-        return (
-            _commented(key, value[:length], value[length:], _counter_of(*counts[key]) if key in counts else b"")
-            for key, value in elements.items()
-        )
-    before, between, after = _frame(form)
+        return _commented(form, elements, counts or {})
+    before, between, after = _frame(form.key_length, form.value_length if form.is_map else None)
     if not form.is_map:
         return (before + key + between for key in elements)
     if not counts:
@@ -90,7 +85,7 @@ def pack_keys(form: ElementForm, keys: Iterable[bytes]) -> list[bytes]:
         return [_halves(key) for key in keys]
     if form.interval:
         return [_range(key) for key in keys]
-    before, between, _ = _frame(ElementForm(form.key_length))
+    before, between, _ = _frame(form.key_length, None)
     return [before + key + between for key in keys]
 
 
@@ -120,20 +115,22 @@ def pack_expiring(elements: Mapping[bytes, tuple[bytes, int, int]]) -> list[byte
     ]
 
 
-def _frame(form: ElementForm) -> tuple[bytes, bytes, bytes]:
-    """Returns the bytes before the key, between key and value, and after the value of every element of a set."""
-    key_nest = 2 * _HEAD + (form.key_length + 3 & ~3)
-    data_nest = 2 * _HEAD + (form.value_length + 3 & ~3) if form.is_map else 0
+@cache
+def _frame(key_length: int, value_length: int | None) -> tuple[bytes, bytes, bytes]:
+    """Returns the bytes before the key, between key and value, and after the value of every element of a set (None: it is no map)."""
+    key_nest = 2 * _HEAD + (key_length + 3 & ~3)
+    data_nest = 0 if value_length is None else 2 * _HEAD + (value_length + 3 & ~3)
     before = (
         ATTRIBUTE.pack(_HEAD + key_nest + data_nest, uapi.NFTA_LIST_ELEM | NLA_F_NESTED)
         + ATTRIBUTE.pack(key_nest, uapi.NFTA_SET_ELEM_KEY | NLA_F_NESTED)
-        + ATTRIBUTE.pack(_HEAD + form.key_length, uapi.NFTA_DATA_VALUE)
+        + ATTRIBUTE.pack(_HEAD + key_length, uapi.NFTA_DATA_VALUE)
     )
-    between = b"\0" * (-form.key_length % 4)
-    if form.is_map:
-        between += ATTRIBUTE.pack(data_nest, uapi.NFTA_SET_ELEM_DATA | NLA_F_NESTED)
-        between += ATTRIBUTE.pack(_HEAD + form.value_length, uapi.NFTA_DATA_VALUE)
-    return before, between, b"\0" * (-form.value_length % 4)
+    between = b"\0" * (-key_length % 4)
+    if value_length is None:
+        return before, between, b""
+    between += ATTRIBUTE.pack(data_nest, uapi.NFTA_SET_ELEM_DATA | NLA_F_NESTED)
+    between += ATTRIBUTE.pack(_HEAD + value_length, uapi.NFTA_DATA_VALUE)
+    return before, between, b"\0" * (-value_length % 4)
 
 
 def _element(key: bytes, *rest: bytes) -> bytes:
@@ -150,19 +147,30 @@ def comment_attribute(text: bytes) -> bytes:
     return attribute(uapi.NFTA_SET_ELEM_USERDATA, head + text + b"\0")
 
 
+_U64 = 8
+_COUNTER_HEAD = nested(
+    NFTA_SET_ELEM_EXPR,
+    string(NFTA_EXPR_NAME, "counter"),
+    nested(NFTA_EXPR_DATA, u64(NFTA_COUNTER_BYTES, 0), u64(NFTA_COUNTER_PACKETS, 0)),
+)[: -2 * _U64 - _HEAD]
+_PACKETS_HEAD = ATTRIBUTE.pack(_HEAD + _U64, NFTA_COUNTER_PACKETS)
+
+
 def _counter_of(packets: int, size: int) -> bytes:
-    counted = nested(NFTA_EXPR_DATA, u64(NFTA_COUNTER_BYTES, size), u64(NFTA_COUNTER_PACKETS, packets))
-    return nested(NFTA_SET_ELEM_EXPR, string(NFTA_EXPR_NAME, "counter"), counted)
+    return _COUNTER_HEAD + size.to_bytes(_U64) + _PACKETS_HEAD + packets.to_bytes(_U64)
 
 
-def _commented(key: bytes, value: bytes, comment: bytes, counter: bytes = b"") -> bytes:
-    return nested(
-        uapi.NFTA_LIST_ELEM,
-        nested(uapi.NFTA_SET_ELEM_KEY, attribute(uapi.NFTA_DATA_VALUE, key)),
-        nested(uapi.NFTA_SET_ELEM_DATA, attribute(uapi.NFTA_DATA_VALUE, value)),
-        counter,
-        comment_attribute(comment),
-    )
+def _commented(
+    form: ElementForm, elements: Mapping[bytes, bytes], counts: Mapping[bytes, tuple[int, int]]
+) -> Iterator[bytes]:
+    """Yields elements of a map with comments; only the length at the beginning is not the same for all."""
+    length = form.value_length
+    before, between, after = _frame(form.key_length, length)
+    before = before[_HEAD:]
+    for key, value in elements.items():
+        counter = _counter_of(*counts[key]) if key in counts else b""
+        inner = b"".join((before, key, between, value[:length], after, counter, comment_attribute(value[length:])))
+        yield ATTRIBUTE.pack(_HEAD + len(inner), uapi.NFTA_LIST_ELEM | NLA_F_NESTED) + inner
 
 
 def _range(key: bytes) -> bytes:

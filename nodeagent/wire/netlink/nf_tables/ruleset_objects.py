@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from nodeagent.wire.netlink.framing import attribute, attribute_map, attributes, nested, reader, string, text_of
@@ -196,6 +197,7 @@ def pack_set(table: str, made: NewSet, set_id: int) -> bytes:
     return body
 
 
+@cache
 def named_set(table: str, name: str) -> bytes:
     """Packs a reference to a set, for messages about it and about its elements."""
     return string(uapi.NFTA_SET_TABLE, table) + string(uapi.NFTA_SET_NAME, name)
@@ -204,7 +206,10 @@ def named_set(table: str, name: str) -> bytes:
 @reader
 def set_named(message: memoryview) -> str:
     """Returns the name of the set in a message about elements."""
-    return text_of(attribute_map(message)[uapi.NFTA_SET_ELEM_LIST_SET])
+    for kind, value in attributes(message):
+        if kind == uapi.NFTA_SET_ELEM_LIST_SET:
+            return text_of(value)
+    raise LookupError
 
 
 def pack_element_list(table: str, name: str, encoded: Iterable[bytes], set_id: int | None = None) -> bytes:
