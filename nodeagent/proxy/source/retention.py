@@ -5,7 +5,7 @@ and condition triples appear 100,000 times; sharing one instance of each halves 
 """
 
 from collections.abc import Hashable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from nodeagent.model.objects import (
     ANNOTATION_TRIGGER_TIME,
@@ -35,7 +35,8 @@ class Retention:
     def __init__(self, *, for_names: bool = False) -> None:
         """for_names: keep hostnames of endpoints too, which only cluster DNS reads."""
         self._for_names = for_names
-        self._shared: dict[Hashable, Hashable] = {}
+        self._shared: dict[Any, Any] = {}
+        """Each value by itself."""
 
     def retain(self, obj: T) -> T:
         """Returns the object with only the metadata that the agent reads; resourceVersion is dropped for every kind."""
@@ -74,22 +75,24 @@ class Retention:
             labels=_kept_labels(meta, LABEL_SERVICE_NAME, LABEL_HEADLESS),
             annotations={ANNOTATION_TRIGGER_TIME: trigger_time} if trigger_time else None,
         )
-        share = self._share
+        share, for_names = self._shared.setdefault, self._for_names
         return EndpointSlice(
             metadata=kept,
-            address_type=share(endpoints.address_type),
+            address_type=self._share(endpoints.address_type),
             endpoints=tuple(
-                Endpoint(
-                    addresses=endpoint.addresses,
-                    conditions=share(endpoint.conditions),
-                    node_name=share(endpoint.node_name),
-                    zone=share(endpoint.zone),
-                    hints=share(endpoint.hints),
-                    hostname=endpoint.hostname if self._for_names else None,
-                )
-                for endpoint in endpoints.endpoints or ()
+                [
+                    Endpoint(
+                        addresses=endpoint.addresses,
+                        conditions=share(endpoint.conditions, endpoint.conditions),
+                        node_name=share(endpoint.node_name, endpoint.node_name),
+                        zone=share(endpoint.zone, endpoint.zone),
+                        hints=share(endpoint.hints, endpoint.hints),
+                        hostname=endpoint.hostname if for_names else None,
+                    )
+                    for endpoint in endpoints.endpoints or ()
+                ]
             ),
-            ports=share(endpoints.ports or ()),
+            ports=self._share(endpoints.ports or ()),
         )
 
     def _share(self, value: V) -> V:
@@ -97,7 +100,8 @@ class Retention:
             return value
         if len(self._shared) >= SHARED_VALUES_LIMIT:
             self._shared.clear()
-        return cast("V", self._shared.setdefault(value, value))
+        shared: V = self._shared.setdefault(value, value)
+        return shared
 
 
 def _kept_labels(meta: ObjectMeta, *names: str) -> dict[str, str] | None:
