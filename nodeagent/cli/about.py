@@ -9,9 +9,9 @@ from nodeagent.cli.asking import socket_option
 from nodeagent.cli.columns import Column
 from nodeagent.cli.examples import examples
 from nodeagent.cli.rows import output_option, print_document, print_table
-from nodeagent.config.options import DEFAULT_SOCKET
 from nodeagent.model.text import did_you_mean
 from nodeagent.proxy.observe.admin.admin_client import NoAgent, find_agent
+from nodeagent.proxy.observe.admin.place import DEFAULT_SOCKET
 
 COLUMNS = (Column("part", "PART"), Column("version", "VERSION"), Column("where", "WHERE"))
 

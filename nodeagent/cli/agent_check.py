@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from nodeagent.config.options import DEFAULT_SOCKET
 from nodeagent.diagnosis.checks.finding import Finding, Result
 from nodeagent.proxy.observe.admin.admin_client import AgentHangs, NoAgent, find_agent
-from nodeagent.proxy.observe.admin.place import is_answered, namespaced_path, network_namespace
+from nodeagent.proxy.observe.admin.place import DEFAULT_SOCKET, is_answered, namespaced_path, network_namespace
 
 _FIRST_PROCESS = Path("/proc/1/ns/net")
 

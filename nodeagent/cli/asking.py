@@ -9,7 +9,7 @@ import click
 
 from nodeagent.cli.known_names import NodeName
 from nodeagent.cli.node_view import Access
-from nodeagent.config.options import DEFAULT_SOCKET
+from nodeagent.proxy.observe.admin.place import DEFAULT_SOCKET
 
 Result = TypeVar("Result")
 

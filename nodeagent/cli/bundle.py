@@ -24,7 +24,8 @@ from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.cli.explain import document, explain_all
 from nodeagent.cli.kernel_view import KernelView, read_kernel
-from nodeagent.cli.node_view import Access, NodeView, ask_agent, look_at_node
+from nodeagent.cli.node_reading import ask_agent, look_at_node
+from nodeagent.cli.node_view import Access, NodeView
 from nodeagent.cli.recording import MEMBERS, RECORDING, NotReplayable, Recording, read_members, recording_of
 from nodeagent.cli.replay import CannotRun, replay_in_namespace
 from nodeagent.cli.replayed_objects import CONTEXT, OBJECTS

@@ -12,7 +12,8 @@ from nodeagent.cli.columns import Column
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
 from nodeagent.cli.kernel_view import KernelView, read_kernel
-from nodeagent.cli.node_view import Access, NodeView, look_at_node
+from nodeagent.cli.node_reading import look_at_node
+from nodeagent.cli.node_view import Access, NodeView
 from nodeagent.cli.rows import output_option, print_document, print_rows
 from nodeagent.diagnosis.explain.kernel import TableState
 from nodeagent.diagnosis.tables.deviation import Deviation, deviations

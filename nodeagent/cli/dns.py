@@ -14,15 +14,15 @@ import click
 
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
-from nodeagent.cli.names_objects import Objects, Reply, objects_of_agent, read_objects, reply_of
+from nodeagent.cli.names_objects import Objects, Reply, objects_of_agent, reply_of
 from nodeagent.cli.rows import output_option, print_document
-from nodeagent.config.options import DEFAULT_SOCKET
 from nodeagent.names.feed.cluster_dns import listening_places
 from nodeagent.names.feed.upstream_problems import UPSTREAM_DOWN
 from nodeagent.names.upstream.upstream_address import Server, parse_server
 from nodeagent.names.zone.reverse import pod_address
 from nodeagent.proxy.observe.admin.admin_client import AgentClient, NoAgent, find_agent
 from nodeagent.proxy.observe.admin.admin_documents import ClusterDns, KnownProblem, Status
+from nodeagent.proxy.observe.admin.place import DEFAULT_SOCKET
 from nodeagent.wire.dns.codes import TC, TCP_LIMIT, RecordType, type_number
 from nodeagent.wire.dns.domain_names import BadName, from_text, is_below, to_text
 from nodeagent.wire.dns.message import BadMessage
@@ -158,7 +158,11 @@ def _objects(
         return objects_of_agent(told.client, told.status, told.dns, zones)
     if not (manifests or kubeconfig) and os.environ.get("KUBECONFIG"):
         kubeconfig = Path(os.environ["KUBECONFIG"])
-    return read_objects(manifests, kubeconfig, zones) if manifests or kubeconfig else None
+    if not (manifests or kubeconfig):
+        return None
+    from nodeagent.cli.names_source import read_objects  # noqa: PLC0415 - loads a client of the API
+
+    return read_objects(manifests, kubeconfig, zones)
 
 
 def ask_agent(path: str | None, name: str) -> AgentNames | str:

@@ -16,7 +16,8 @@ from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.kernel_view import KernelView, read_kernel
 from nodeagent.cli.known_names import NamespaceName, ServiceName
-from nodeagent.cli.node_view import Access, NodeView, look_at_node
+from nodeagent.cli.node_reading import look_at_node
+from nodeagent.cli.node_view import Access, NodeView
 from nodeagent.cli.on_this_node import FollowedConnections, follow_service, follow_services, node_faults
 from nodeagent.cli.rows import is_terminal, output_option, print_document, print_rows
 from nodeagent.cli.service_argument import ServiceArgument, find_service, parse_service

@@ -3,7 +3,6 @@
 The API server has two seconds to answer. Whatever cannot be reached completes nothing.
 """
 
-import asyncio
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +12,8 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from nodeagent.cli.user_kubeconfig import kubeconfig_path
-from nodeagent.config.options import DEFAULT_SOCKET
 from nodeagent.proxy.observe.admin.admin_client import NoAgent, find_agent
+from nodeagent.proxy.observe.admin.place import DEFAULT_SOCKET
 
 SECONDS = 2.0
 MOST = "500"
@@ -167,6 +166,8 @@ def _listed(ctx: click.Context, path: str, *, qualified: bool = False) -> list[s
     place = _kubeconfig(ctx)
     if not place.exists():
         return []
+    import asyncio  # noqa: PLC0415 - few commands need it
+
     from nodeagent.proxy.source.client.api_client import ApiClient  # noqa: PLC0415 - loads a client
     from nodeagent.proxy.source.client.api_errors import KubeError  # noqa: PLC0415
     from nodeagent.proxy.source.client.kubeconfig import load_kubeconfig  # noqa: PLC0415

@@ -1,16 +1,13 @@
-"""The objects that `nodeagent dns` answers and explains with: those an agent holds, or those of a source."""
+"""The objects that `nodeagent dns` answers and explains with: those an agent holds; names_source.py reads those of a source."""
 
-import asyncio
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.cli.exit_codes import FAILED, Failure
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR
 from nodeagent.model.snapshot import Snapshot
@@ -22,19 +19,10 @@ from nodeagent.names.zone.service_names import names_of
 from nodeagent.names.zone.unservable import faults_of
 from nodeagent.proxy.observe.admin.admin_client import AgentClient, NoAgent
 from nodeagent.proxy.observe.admin.admin_documents import ClusterDns, Status, WorldService
-from nodeagent.proxy.source.client.api_client import ApiClient
-from nodeagent.proxy.source.client.api_errors import KubeconfigError
-from nodeagent.proxy.source.client.kubeconfig import load_kubeconfig
-from nodeagent.proxy.source.manifests.manifest_error import ManifestError
-from nodeagent.proxy.source.namespaces import NamespaceNames
-from nodeagent.proxy.source.object_source import source_of
-from nodeagent.proxy.source.object_store import ClusterStore
 from nodeagent.wire.dns.codes import TCP_LIMIT, Rcode, type_text
 from nodeagent.wire.dns.message import read_message
 from nodeagent.wire.dns.query import query_packet, question_of, read_query
 from nodeagent.wire.dns.record_text import record_text
-
-LIST_SECONDS = 10.0
 
 
 class Reply(NamedTuple):
@@ -132,71 +120,3 @@ def objects_of_agent(client: AgentClient, status: Status, dns: ClusterDns, zones
     )
     origin = f"the agent of node {status.node} at {client.path} (process {status.pid}, {status.source})"
     return Objects(held, dns.namespaces, settings, origin, dns.running)
-
-
-def read_objects(manifests: Path | None, kubeconfig: Path | None, zones: tuple[str, ...]) -> Objects:
-    """All of a source. Raises Failure."""
-    try:
-        return asyncio.run(asyncio.wait_for(_read(manifests, kubeconfig, zones), LIST_SECONDS))
-    except TimeoutError:
-        raise Failure(
-            f"{manifests or kubeconfig}: Services and EndpointSlices were not listed in time", FAILED
-        ) from None
-    except (KubeconfigError, ManifestError) as error:
-        raise Failure(str(error), UNUSABLE) from error
-
-
-class _Listed:
-    """Waits for the first lists."""
-
-    def __init__(self) -> None:
-        self.all = asyncio.Event()
-        self.namespaces = asyncio.Event()
-
-    def service_changed(self, key: ObjectKey) -> None: ...
-
-    def node_changed(self) -> None: ...
-
-    def service_cidrs_changed(self) -> None: ...
-
-    def synced(self) -> None:
-        self.all.set()
-
-    def all_listed(self) -> None: ...
-
-
-async def _read(manifests: Path | None, kubeconfig: Path | None, zones: tuple[str, ...]) -> Objects:
-    listed = _Listed()
-    store = ClusterStore(listed, for_names=True)
-    namespaces = NamespaceNames(listed.namespaces.set)
-    if manifests is not None:
-        client = None
-    else:
-        assert kubeconfig is not None, "a source is one of the two"
-        client = ApiClient(load_kubeconfig(kubeconfig))
-    source = source_of(
-        client,
-        manifests,
-        store,
-        node_name="",
-        endpoints_api="auto",
-        for_names=True,
-        namespaces=namespaces,
-    )
-    if client is None:
-        await _until_listed(source.run, listed)
-    else:
-        async with client:
-            await _until_listed(source.run, listed)
-    return Objects(store, namespaces.names or (), ZoneSettings(zones=zones), str(manifests or kubeconfig))
-
-
-async def _until_listed(run: Callable[[], Coroutine[None, None, None]], listed: _Listed) -> None:
-    feeding = asyncio.create_task(run(), name="source")
-    for event in (listed.all, listed.namespaces):
-        waiting = asyncio.create_task(event.wait(), name="first lists")
-        await asyncio.wait((feeding, waiting), return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-    feeding.cancel()
-    with suppress(asyncio.CancelledError):
-        await feeding

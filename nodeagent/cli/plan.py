@@ -9,7 +9,8 @@ from msgspec import Struct
 from nodeagent.cli.asking import asking_options
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import UNUSABLE, Failure
-from nodeagent.cli.node_view import Access, NodeView, look_at_node
+from nodeagent.cli.node_reading import look_at_node
+from nodeagent.cli.node_view import Access, NodeView
 from nodeagent.cli.rows import output_option, print_document
 from nodeagent.diagnosis.explain.change import ServiceChange, changes_between
 from nodeagent.diagnosis.tables.deviation import deviations, wanted_image

@@ -10,13 +10,13 @@ from nodeagent.cli.asking import asking_options, socket_option, verdict_style
 from nodeagent.cli.columns import Column
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, Failure
-from nodeagent.cli.node_view import Access, ask_agent, look_at_node
+from nodeagent.cli.node_reading import ask_agent, look_at_node
+from nodeagent.cli.node_view import Access
 from nodeagent.cli.rows import output_option, print_rows
-from nodeagent.config.values import LogLevel
 from nodeagent.diagnosis.verdict_line import verdict_line
 from nodeagent.model.problem import Problem
 from nodeagent.proxy.observe.admin.admin_client import NoAgent
-from nodeagent.proxy.observe.admin.admin_documents import LogLevelDocument, Transaction
+from nodeagent.proxy.observe.admin.admin_documents import LOG_LEVELS, LogLevelDocument, Transaction
 
 PROBLEM_COLUMNS = (
     Column("subject", "SUBJECT"),
@@ -103,7 +103,7 @@ def _row(one: Transaction) -> dict[str, object]:
 
 
 @click.command("log-level", epilog=examples("nodeagent log-level", "nodeagent log-level debug"))
-@click.argument("level", type=click.Choice([level.value for level in LogLevel]), required=False)
+@click.argument("level", type=click.Choice(LOG_LEVELS), required=False)
 @socket_option
 def log_level_command(level: str | None, socket: str | None) -> None:
     """Print the level of the running agent's log, or change it until the agent ends or reads its configuration again.

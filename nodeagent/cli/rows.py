@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import click
 import msgspec
-import yaml
 
 from nodeagent.cli.columns import Column, lay_out
 from nodeagent.model.text import printable
@@ -29,6 +28,8 @@ def print_document(value: object, output: str) -> None:
     """As JSON or YAML, its fields in their order."""
     plain = msgspec.to_builtins(value, str_keys=True)
     if output == "yaml":
+        import yaml  # noqa: PLC0415 - takes longer to load than all else here
+
         click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=False), nl=False)
     else:
         click.echo(json.dumps(plain, indent=2, ensure_ascii=False))

@@ -1,25 +1,18 @@
 """The names that `nodeagent trace` takes in place of addresses: a pod or a node as source, a Service as destination."""
 
-import asyncio
-import os
 from collections.abc import Sequence
 
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
-from nodeagent.cli.named_pods import NODE_KINDS, POD_KINDS, NamedPod, pod_named
-from nodeagent.cli.node_view import Access, NodeView, configured, look_at_node
+from nodeagent.cli.named_pods import NODE_KINDS, POD_KINDS
+from nodeagent.cli.node_reading import look_at_node
+from nodeagent.cli.node_view import Access, NodeView
 from nodeagent.cli.service_argument import ServiceArgument, find_service, parse_service
-from nodeagent.cli.user_kubeconfig import kubeconfig_path
-from nodeagent.daemon.part_options import cluster_access
 from nodeagent.diagnosis.trace.question import ARROWS
 from nodeagent.model.addresses import endpoint_text, family_of, parse_address
 from nodeagent.model.frontend import Frontend, FrontendKind
 from nodeagent.model.names import ObjectKey
-from nodeagent.proxy.source.client.api_client import ApiClient
-from nodeagent.proxy.source.client.api_errors import KubeError
-from nodeagent.proxy.source.client.kubeconfig import ClusterAccess, load_kubeconfig
 
 _TWO = 2
-_ANSWER_SECONDS = 5.0
 
 
 def with_addresses(words: Sequence[str], access: Access, namespace: str | None) -> tuple[str, ...]:
@@ -35,7 +28,7 @@ def with_addresses(words: Sequence[str], access: Access, namespace: str | None) 
     asked = parse_service(destination, namespace) if named_destination else None
     if not named_source and parse_address(source.strip("[]")) is None:
         raise Failure(f"{source!r} is no source: pod/NAME, node/NAME or an address", UNUSABLE)
-    view = look_at_node(access)
+    view = look_at_node(access, None if asked is None else asked.key)
     sources = _sources(source, access, view, namespace) if named_source else (source,)
     return _pair(sources, (destination,) if asked is None else _places(view, asked))
 
@@ -64,8 +57,10 @@ def _sources(text: str, access: Access, view: NodeView, namespace: str | None) -
         if name != here:
             raise Failure(f"this node is {here}: run nodeagent trace on {name}, or name node/{here}", UNUSABLE)
         return view.context.node_addresses
+    from nodeagent.cli.pod_lookup import look_up_pod  # noqa: PLC0415 - loads a client of the API
+
     key = ObjectKey(namespace or "default", name)
-    pod = _pod(access, key)
+    pod = look_up_pod(access, key)
     if pod.node != here:
         do = (
             f"is on node {pod.node}, and this is {here}: run nodeagent trace on {pod.node}"
@@ -76,33 +71,6 @@ def _sources(text: str, access: Access, view: NodeView, namespace: str | None) -
     if not pod.addresses:
         raise Failure(f"pod {key} has no address yet: kubectl get pod {name} -n {key.namespace}", FAILED)
     return pod.addresses
-
-
-def _pod(access: Access, key: ObjectKey) -> NamedPod:
-    """What the API server says of it. Raises Failure."""
-    look = f"kubectl get pod {key.name} -n {key.namespace} -o wide says its address"
-
-    async def ask() -> NamedPod:
-        async with asyncio.timeout(_ANSWER_SECONDS), ApiClient(_cluster(access, key, look)) as client:
-            return await pod_named(client, key)
-
-    try:
-        return asyncio.run(ask())
-    except TimeoutError as error:
-        raise Failure(f"pod {key}: no answer in {_ANSWER_SECONDS:g} s: {look}", FAILED) from error
-    except KubeError as error:
-        raise Failure(f"pod {key}: {error}: {look}", FAILED) from error
-
-
-def _cluster(access: Access, key: ObjectKey, look: str) -> ClusterAccess:
-    """The API server of the configuration, else that of the user's kubeconfig. Raises Failure, KubeError."""
-    config = configured(access)
-    if config.source.kubeconfig is not None:
-        return cluster_access(config, os.environ)
-    path = kubeconfig_path(None)
-    if path.exists():
-        return load_kubeconfig(path)
-    raise Failure(f"pod {key}: the agent does not know pods: give --kubeconfig FILE, or {look}", UNUSABLE)
 
 
 def _places(view: NodeView, asked: ServiceArgument) -> tuple[str, ...]:

@@ -47,8 +47,9 @@ from nodeagent.config.values import (
     TableOwnership,
     Urls,
 )
+from nodeagent.model.runtime_files import AGENT_SOCKET
 
-DEFAULT_SOCKET = Path("/run/nodeagent/agent.sock")
+DEFAULT_SOCKET = Path(AGENT_SOCKET)
 API_VERSION = "nodeagent.io/v1alpha1"
 KIND = "NodeAgentConfiguration"
 

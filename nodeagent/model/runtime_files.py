@@ -1,5 +1,7 @@
 """Paths of files that exist until the machine is rebooted."""
 
+AGENT_SOCKET = "/run/nodeagent/agent.sock"
+"""Of the first agent of a machine; others have theirs beside it."""
 DNS_SOCKETS = ".sock"
 DNS_PLACES = "dns-*.listen"
 """Next to the socket of a DNS process: the addresses at which it answers."""

@@ -19,7 +19,8 @@ from click.shell_completion import ShellComplete
 from nodeagent.cli.agent_check import agent_finding
 from nodeagent.cli.exit_codes import Failure
 from nodeagent.cli.main import main
-from nodeagent.cli.node_view import Access, look_at_node
+from nodeagent.cli.node_reading import look_at_node
+from nodeagent.cli.node_view import Access
 from nodeagent.diagnosis.checks.finding import Result
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem

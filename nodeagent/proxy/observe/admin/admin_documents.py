@@ -121,7 +121,10 @@ class TableBelief(Struct, frozen=True):
     elements: dict[str, int] = {}
 
 
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
 class LogLevelDocument(Struct, frozen=True):
-    """The level of the log, as in `logging.level`."""
+    """The level of the log: one of LOG_LEVELS, as in `logging.level`."""
 
     level: str

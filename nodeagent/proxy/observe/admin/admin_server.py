@@ -13,6 +13,7 @@ from aiohttp import web
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.proxy.observe.admin.admin_documents import (
+    LOG_LEVELS,
     ClusterDns,
     KnownProblem,
     LogLevelDocument,
@@ -24,7 +25,7 @@ from nodeagent.proxy.observe.admin.place import listen_at, namespaced_path, swee
 
 SOCKET_MODE = 0o660
 RETRY_SECONDS = 5.0
-_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_LEVELS = {name: logging.getLevelNamesMapping()[name.upper()] for name in LOG_LEVELS}
 
 logger = logging.getLogger(__name__)
 

@@ -9,6 +9,9 @@ import socket
 import struct
 from pathlib import Path
 
+from nodeagent.model.runtime_files import AGENT_SOCKET
+
+DEFAULT_SOCKET = Path(AGENT_SOCKET)
 _NAMESPACE = Path("/proc/self/ns/net")
 
 

@@ -1,0 +1,107 @@
+"""Looks at the node, for commands: asks its agent, at the socket. Without one the objects are read from their source.
+
+What reads a source is imported only then: it loads a client of the API and the whole configuration.
+"""
+
+from dataclasses import replace
+
+import msgspec
+
+from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
+from nodeagent.cli.node_view import Access, NodeView, left_out_by
+from nodeagent.model.addresses import Family
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Problem
+from nodeagent.proxy.dataplane.program.chain import ProgramOptions
+from nodeagent.proxy.observe.admin.admin_client import AgentClient, AgentHangs, NoAgent, SocketForbidden, find_agent
+from nodeagent.proxy.observe.admin.admin_documents import KnownProblem, Status, WorldHead, WorldService
+from nodeagent.proxy.observe.admin.place import DEFAULT_SOCKET
+from nodeagent.proxy.translate.context import Context
+
+
+def look_at_node(
+    access: Access,
+    only: ObjectKey | None = None,
+    *,
+    like: NodeView | None = None,
+    otherwise: str = "give --manifests DIRECTORY or --kubeconfig FILE",
+) -> NodeView:
+    """Everything on the node; or of one Service, where the agent is asked and only that is wanted. Raises Failure.
+
+    like: where the objects are not the agent's, they are judged for the node of this view. otherwise: what a person can
+    do where there is no agent.
+    """
+    if access.names_source:
+        from nodeagent.cli.source_view import configured, view_of_source  # noqa: PLC0415 - loads a client of the API
+
+        return replace(view_of_source(configured(access), "", like, only), agent_runs=_answers(access))
+    try:
+        client, status = find_agent(access.socket, DEFAULT_SOCKET)
+        return _view_of_agent(client, status, only)
+    except NoAgent as error:
+        from nodeagent.cli.source_view import configured, view_of_source  # noqa: PLC0415 - as above
+
+        config = configured(access)
+        if config.source.manifests is None and config.source.kubeconfig is None:
+            if isinstance(error, SocketForbidden):
+                raise Failure(f"{error}; or {otherwise}", CANNOT_PROGRAM) from error
+            do = ": restart it" if isinstance(error, AgentHangs) else ": start it"
+            raise Failure(f"{error}{do}, or {otherwise}", FAILED) from error
+        return replace(view_of_source(config, f"; {error}", only=only), agent_runs=False)
+
+
+def _answers(access: Access) -> bool:
+    try:
+        find_agent(access.socket, DEFAULT_SOCKET)
+    except NoAgent:
+        return False
+    return True
+
+
+def ask_agent(access: Access) -> tuple[AgentClient, Status]:
+    """The agent, for what only it knows. Raises Failure."""
+    try:
+        return find_agent(access.socket, DEFAULT_SOCKET)
+    except SocketForbidden as error:
+        raise Failure(str(error), CANNOT_PROGRAM) from error
+    except NoAgent as error:
+        raise Failure(f"{error}: is it running? (--socket names another place)", FAILED) from error
+
+
+def _view_of_agent(client: AgentClient, status: Status, only: ObjectKey | None) -> NodeView:
+    lines = client.lines("world" if only is None else f"world?service={only}")
+    head = msgspec.json.decode(next(lines), type=WorldHead)
+    context = msgspec.json.decode(head.context, type=Context | None)
+    if context is None:
+        raise Failure(f"the agent at {client.path} is not ready: {status.awaited}", FAILED)
+    decoder = msgspec.json.Decoder(WorldService)
+    found = [decoder.decode(line) for line in lines]
+    others = () if found or only is None else tuple(map(_key, client.ask("services", list[str])))
+    known = client.ask("problems", tuple[KnownProblem, ...])
+    since = {Problem(one.subject, one.reason, one.detail): one.since for one in known}
+    return NodeView(
+        origin=f"the agent of node {status.node} at {client.path} (process {status.pid}, {status.source})",
+        context=context,
+        node=head.node,
+        services={one.key: one.service for one in found if one.service is not None},
+        slices={one.key: one.slices for one in found},
+        states={one.key: one.state for one in found if one.state is not None},
+        problems=tuple(since),
+        families=tuple(map(Family, status.families)),
+        agent=status,
+        program=msgspec.json.decode(head.program, type=dict[Family, ProgramOptions]),
+        since=since,
+        others=others,
+        interface=head.interface,
+        own_addresses=head.own_addresses,
+        names_at=head.names_at,
+        strays=head.strays,
+        taken=head.taken,
+        left_out=left_out_by(only, head.unwatched),
+        unwatched=head.unwatched,
+    )
+
+
+def _key(name: str) -> ObjectKey:
+    namespace, _, short = name.rpartition("/")
+    return ObjectKey(namespace, short)

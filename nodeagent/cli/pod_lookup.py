@@ -1,0 +1,44 @@
+"""Asks the API server for a pod that a person names."""
+
+import asyncio
+import os
+
+from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.cli.named_pods import NamedPod, pod_named
+from nodeagent.cli.node_view import Access
+from nodeagent.cli.source_view import configured
+from nodeagent.cli.user_kubeconfig import kubeconfig_path
+from nodeagent.daemon.part_options import cluster_access
+from nodeagent.model.names import ObjectKey
+from nodeagent.proxy.source.client.api_client import ApiClient
+from nodeagent.proxy.source.client.api_errors import KubeError
+from nodeagent.proxy.source.client.kubeconfig import ClusterAccess, load_kubeconfig
+
+_ANSWER_SECONDS = 5.0
+
+
+def look_up_pod(access: Access, key: ObjectKey) -> NamedPod:
+    """What the API server says of it. Raises Failure."""
+    look = f"kubectl get pod {key.name} -n {key.namespace} -o wide says its address"
+
+    async def ask() -> NamedPod:
+        async with asyncio.timeout(_ANSWER_SECONDS), ApiClient(_cluster(access, key, look)) as client:
+            return await pod_named(client, key)
+
+    try:
+        return asyncio.run(ask())
+    except TimeoutError as error:
+        raise Failure(f"pod {key}: no answer in {_ANSWER_SECONDS:g} s: {look}", FAILED) from error
+    except KubeError as error:
+        raise Failure(f"pod {key}: {error}: {look}", FAILED) from error
+
+
+def _cluster(access: Access, key: ObjectKey, look: str) -> ClusterAccess:
+    """The API server of the configuration, else that of the user's kubeconfig. Raises Failure, KubeError."""
+    config = configured(access)
+    if config.source.kubeconfig is not None:
+        return cluster_access(config, os.environ)
+    path = kubeconfig_path(None)
+    if path.exists():
+        return load_kubeconfig(path)
+    raise Failure(f"pod {key}: the agent does not know pods: give --kubeconfig FILE, or {look}", UNUSABLE)
