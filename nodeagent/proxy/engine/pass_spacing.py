@@ -7,7 +7,9 @@ a few in a row. While changes come faster than passes are granted, a pass waits 
 from typing import Final
 
 SPACING_SECONDS: Final = 0.01
-"""A pass is granted this often; the longest that a change waits here."""
+"""A pass is granted this often."""
+LONG_SPACING_SECONDS: Final = 0.02
+"""A pass that takes the last grant costs two: from then on, passes are this far apart. The longest that a change waits here."""
 BURST: Final = 50
 """So many passes may follow each other without a wait, after a time without changes."""
 
@@ -17,12 +19,18 @@ class PassSpacing:
 
     def __init__(self) -> None:
         self._all_granted_at = 0.0
-        """The time at which all grants are available again if no pass takes one. Each pass moves it by SPACING_SECONDS."""
+        """The time at which all grants are available again if no pass takes one. Each pass moves it by what it costs."""
 
     def wait_seconds(self, now: float) -> float:
         """Returns how long the next pass waits for a grant."""
-        return max(0.0, self._all_granted_at - (BURST - 1) * SPACING_SECONDS - now)
+        return max(0.0, (1.0 - self._grants(now)) * SPACING_SECONDS)
 
     def take(self, now: float) -> None:
         """Takes the grant for a pass that begins now."""
-        self._all_granted_at = max(self._all_granted_at, now) + SPACING_SECONDS
+        is_last = self._grants(now) < 1.5  # noqa: PLR2004 - between this one and two, whatever rounding makes of them
+        cost = LONG_SPACING_SECONDS if is_last else SPACING_SECONDS
+        self._all_granted_at = max(self._all_granted_at, now) + cost
+
+    def _grants(self, now: float) -> float:
+        """Returns how many passes may begin now; less than 1: none."""
+        return BURST - max(0.0, self._all_granted_at - now) / SPACING_SECONDS
