@@ -152,9 +152,13 @@ class Log:
         try:
             ending = examine_log(self._path)
             connection = connect(self._path, self._limit_bytes)
-            loaded = self._load(connection)
-            self.short = self._recheck_short(connection)
-            self._progress = Progress(self._path) if self.shared else None
+            try:
+                loaded = self._load(connection)
+                self.short = self._recheck_short(connection)
+                self._progress = Progress(self._path) if self.shared else None
+            except BaseException:
+                connection.close()
+                raise
         except StorageFailed as error:
             self._opened.set_exception(error)
             return

@@ -37,10 +37,19 @@ def connect(path: str, limit_bytes: int | None = None) -> sqlite3.Connection:
         # A store contains Secrets, so only its owner may read it; SQLite gives its WAL the same mode.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_SECONDS, isolation_level=None)
+    try:
+        _prepare(connection, limit_bytes)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, limit_bytes: int | None) -> None:
+    """Creates the tables that are not there. Raises sqlite3.Error if the file is something else."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and application != _APPLICATION_ID:
-        connection.close()
         raise sqlite3.DatabaseError("this is not a nodeagent API server store")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -55,7 +64,6 @@ def connect(path: str, limit_bytes: int | None = None) -> sqlite3.Connection:
     if not any(name == "checksum" for _, name, *_ in connection.execute("PRAGMA table_info(revision)")):
         # Created by a version without checksums; its records have none.
         connection.execute("ALTER TABLE revision ADD COLUMN checksum INTEGER")
-    return connection
 
 
 class Progress:
