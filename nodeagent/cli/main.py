@@ -40,6 +40,7 @@ COMMANDS = {
         "connectivity_command",
         "Try every way to Services in a cluster, whatever serves them.",
     ),
+    "demo": ("nodeagent.cli.demo", "demo_command", "Show a cluster on this machine for half a minute."),
     "lab": ("nodeagent.cli.lab", "lab_command", "A cluster of network namespaces to try and to break."),
     "config": ("nodeagent.cli.config", "config_command", "Show and check the configuration."),
     "version": ("nodeagent.cli.about", "version_command", "Print the version, of this command and of the agent."),

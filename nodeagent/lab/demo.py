@@ -1,4 +1,4 @@
-"""A service in half a minute: ``python -m nodeagent.lab.demo``, as root.
+"""A service in half a minute: `nodeagent demo`, as root.
 
 Builds a lab of three nodes, creates a Service from a manifest with kubectl, connects from a pod, from a node and from
 outside to every kind of address, replaces all pods and kills an agent under load, and removes everything, also after a
@@ -266,7 +266,7 @@ def leave(number: int, _: FrameType | None) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0 success, 1 failure (one line on stderr says why), 128 + n after signal n."""
-    parser = argparse.ArgumentParser(prog="python -m nodeagent.lab.demo", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="nodeagent demo", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--agent-option", action="append", default=[], help="one more option of every agent")
     options = parser.parse_args(arguments)
     if reason := obstacle():

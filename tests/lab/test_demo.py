@@ -31,7 +31,7 @@ class Running:
         self._scratch = scratch
         environment = os.environ | {"COLUMNS": "160", "PYTHONUNBUFFERED": "1", "TMPDIR": str(scratch)}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "nodeagent.lab.demo", *arguments],
+            [sys.executable, "-m", "nodeagent", "demo", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
