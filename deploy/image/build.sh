@@ -11,13 +11,13 @@ output=${1:-dist}
 shift $(($# ? 1 : 0))
 architectures=${*:-amd64 arm64}
 python=${PYTHON:-.venv/bin/python}
+export PYTHON=$python
 system_python=/usr/bin/python3
 release=bookworm
 # Its modules are compiled here, so this machine's Python must be that of the release.
 minor=11
 
-export SOURCE_DATE_EPOCH
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 umask 022
 
 if [ "$($system_python -c 'import sys; print(sys.version_info.minor)')" != $minor ]; then
@@ -28,23 +28,6 @@ version=$("$python" -c 'import nodeagent; print(nodeagent.__version__)')
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
 "$python" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$build/wheel" .
-
-# The locked libraries for an architecture, kept until other releases are locked.
-libraries() { # ARCHITECTURE MACHINE
-    local directory platforms=() glibc
-    directory=build/libraries-image-$1-$(sha256sum requirements/runtime.txt | cut -c1-16)
-    if [ ! -d "$directory" ]; then
-        platforms=(--platform "manylinux2014_$2")
-        for glibc in $(seq 36 -1 5); do platforms+=(--platform "manylinux_2_${glibc}_$2"); done
-        "$python" -m pip --quiet --disable-pip-version-check install --no-compile --no-deps --require-hashes --only-binary :all: \
-            --implementation cp \
-            --python-version 3.$minor "${platforms[@]}" --target "$build/libraries-$1" --requirement requirements/runtime.txt
-        rm -rf "$build/libraries-$1/bin"
-        mkdir -p build
-        mv "$build/libraries-$1" "$directory"
-    fi
-    echo "$directory"
-}
 
 # Debian's packages and what they need, only unpacked. No shell and no package manager stays.
 system() { # ARCHITECTURE ROOT
@@ -76,14 +59,15 @@ system() { # ARCHITECTURE ROOT
     rmdir "$root/keep"
 }
 
-image() { # ARCHITECTURE MACHINE
+image() { # ARCHITECTURE
     local root=$build/root-$1 home
     system "$1" "$root"
     home=$root/usr/lib/nodeagent
     install -d "$home" "$root/etc/nodeagent" "$root/run/nodeagent" "$root/var/lib/nodeagent"
-    cp -a "$(libraries "$1" "$2")/." "$home"
+    cp -R "$(systemd/packaging/libraries.sh $minor "$1")/." "$home"
     # A wheel is a zip file; pip would also write down where it found it.
     "$python" -m zipfile --extract "$build"/wheel/nodeagent-*.whl "$home"
+    "$python" systemd/packaging/licences.py "$home" usr/lib/nodeagent >"$root/usr/share/nodeagent/licences"
     install -m 755 systemd/packaging/nodeagent.launcher "$root/usr/bin/nodeagent"
     printf 'root:x:0:0:root:/:/\nnobody:x:65534:65534:nobody:/:/\n' >"$root/etc/passwd"
     printf 'root:x:0:\nnogroup:x:65534:\n' >"$root/etc/group"
@@ -99,8 +83,7 @@ image() { # ARCHITECTURE MACHINE
 layers=()
 for architecture in $architectures; do
     case $architecture in
-        amd64) image amd64 x86_64 ;;
-        arm64) image arm64 aarch64 ;;
+        amd64 | arm64) image "$architecture" ;;
         *) echo "deploy/image/build.sh: no libraries are known for '$architecture': name amd64 or arm64" >&2; exit 1 ;;
     esac
     layers+=("$architecture=$build/$architecture.tar")

@@ -7,14 +7,15 @@ from os.path import normpath
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAPERS = ("README.md", "docs")
+PAPERS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "GOVERNANCE.md", "CODE_OF_CONDUCT.md", "docs")
+SITE = ROOT / "docs" / "site"
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s#]*)(#[^()\s]*)?\)")
 
 
 def copy_documents(target: Path) -> None:
-    """Copies README.md and all below docs/, at the places that they have in the tree."""
+    """Copies the papers and all below docs/ but what makes the site, at the places that they have in the tree."""
     found = (path for paper in PAPERS for path in ((ROOT / paper), *(ROOT / paper).rglob("*")))
-    files = {path.relative_to(ROOT) for path in found if path.is_file()}
+    files = {path.relative_to(ROOT) for path in found if path.is_file() and SITE not in path.parents}
     kept = files | {parent for file in files for parent in file.parents}
     for file in sorted(files):
         (target / file).parent.mkdir(parents=True, exist_ok=True)

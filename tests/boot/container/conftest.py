@@ -1,4 +1,4 @@
-"""A node of a world that is a machine of its own: Debian with systemd, the package installed, pods around it."""
+"""A node of a world that is a machine of its own: Debian 12 or 13 with systemd, the package installed, pods around it."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,7 +17,9 @@ from tests.harness.uninterrupted import PODS, SHOP
 from .machine import Machine
 
 ROOT = Path(__file__).parents[3]
-TREE = ROOT / ".tools" / "boot" / "debian-12"
+RELEASES = {"deb12": ROOT / ".tools" / "boot" / "debian-12", "deb13": ROOT / ".tools" / "boot" / "debian-13"}
+"""As the packages are called after them; with the tree that a machine boots from."""
+TREE = RELEASES["deb12"]
 PACKAGES = ROOT / "build" / "boot"
 MANIFESTS = "/manifests"
 CONFIG = "/etc/nodeagent/nodeagent.yaml"
@@ -30,10 +32,11 @@ class Node:
 
     machine: Machine
     cluster: Cluster
+    release: str
 
     def install(self, revision: int) -> str:
         """Install or upgrade the package; what dpkg prints."""
-        return self.machine.run("dpkg", "--install", f"/packages/{package(revision).name}").stdout
+        return self.machine.run("dpkg", "--install", f"/packages/{package(revision, self.release).name}").stdout
 
     def configure(self, *, listen: tuple[str, ...] = (), **traffic: str) -> None:
         """Write a configuration that reads the cluster's manifests. listen: where names are answered, if they are."""
@@ -55,15 +58,16 @@ class Node:
         return self.machine.show(AGENT, "StatusText")
 
 
-def package(revision: int) -> Path:
-    """`make test-boot` builds the package twice, as two revisions."""
-    (found,) = PACKAGES.glob(f"nodeagent_*-{revision}_*.deb")
+def package(revision: int, release: str = "deb12") -> Path:
+    """`make test-boot` builds each release's package twice, as two revisions."""
+    (found,) = PACKAGES.glob(f"nodeagent_*-{revision}~{release}_*.deb")
     return found
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+@pytest.fixture(scope="module", params=RELEASES)
+def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A machine without the package, in a world whose service `shop` has three pods."""
+    release = str(request.param)
     with ExitStack() as stack:
         world = stack.enter_context(World())
         manifests = tmp_path_factory.mktemp("manifests")
@@ -74,8 +78,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         cluster.expose("shop", *SHOP, pods=PODS)
         network = DIRECTORY / world.namespace(NODE)
         binds = {manifests: MANIFESTS, PACKAGES: "/packages"}
+        place = tmp_path_factory.mktemp("machine")
         yield Node(
-            stack.enter_context(Machine(TREE, tmp_path_factory.mktemp("machine"), network, binds=binds)), cluster
+            stack.enter_context(Machine(RELEASES[release], place, network, binds=binds)), cluster, release=release
         )
 
 

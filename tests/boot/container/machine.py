@@ -10,6 +10,7 @@ import secrets
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -160,8 +161,9 @@ class Machine:
         """unshare has one child, systemd-nspawn; its child becomes the machine's process 1."""
         for nspawn in _children(str(self._process.pid)):
             for child in _children(nspawn):
-                if Path(f"/proc/{child}/comm").read_text().strip() == "systemd":
-                    self._init = child
+                with suppress(FileNotFoundError):  # it has ended since
+                    if Path(f"/proc/{child}/comm").read_text().strip() == "systemd":
+                        self._init = child
         return self._init
 
     def _has_booted(self) -> bool:

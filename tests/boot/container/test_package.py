@@ -9,7 +9,7 @@ import pytest
 
 from tests.harness.uninterrupted import SHOP, uninterrupted
 
-from .conftest import AGENT, CONFIG, PACKAGES, TREE, Node, package
+from .conftest import AGENT, CONFIG, PACKAGES, RELEASES, Node, package
 from .machine import ALONE
 
 APISERVER = "nodeagent-apiserver.service"
@@ -23,7 +23,7 @@ mount --bind $3 $1/root/packages
 chroot $1/root sh -ec '
     export PATH=/usr/sbin:/usr/bin:/sbin:/bin
     find /etc /usr /var/lib -not -path "/var/lib/dpkg/*" -not -path "/var/lib/systemd/deb-systemd-helper-*" \\
-        -not -name "*.pyc" -not -name __pycache__ | sort > /before
+        -not -path "/usr/lib/python3*/__pycache__*" | sort > /before
     dpkg --install /packages/$0
     nodeagent --version
     kubectl-nodeagent --version
@@ -31,7 +31,7 @@ chroot $1/root sh -ec '
     dpkg --remove nodeagent
     dpkg --purge nodeagent
     find /etc /usr /var/lib -not -path "/var/lib/dpkg/*" -not -path "/var/lib/systemd/deb-systemd-helper-*" \\
-        -not -name "*.pyc" -not -name __pycache__ | sort | comm -13 /before - | sed "s/^/left: /"
+        -not -path "/usr/lib/python3*/__pycache__*" | sort | comm -13 /before - | sed "s/^/left: /"
 ' $4
 """
 
@@ -117,6 +117,25 @@ def test_an_upgrade_restarts_the_agent_and_loses_nothing(node: Node) -> None:
     assert (node.machine.root / CONFIG.lstrip("/")).read_text() == configured
 
 
+def test_a_rollback_restarts_the_agent_and_loses_nothing(node: Node) -> None:
+    with uninterrupted(node.cluster) as traffic:
+        told = len(node.machine.journal(AGENT))
+        node.install(1)
+        traffic.flow()
+        assert "elements=0 " in node.machine.wait_for_line(AGENT, "sync done .*full=yes", after=told)
+    shown = node.machine.run("dpkg-query", "--show", "--showformat=${Version}", "nodeagent").stdout
+    assert shown.endswith(f"-1~{node.release}")
+    node.install(2)
+
+
+def test_every_module_is_compiled_where_the_service_cannot_write(node: Node) -> None:
+    home = node.machine.root / "usr/lib/nodeagent"
+    modules = [path for path in home.rglob("*.py") if "nodeagent" in path.relative_to(home).parts]
+    compiled = {path.name.partition(".")[0] for path in home.rglob("__pycache__/*.pyc")}
+    assert len(modules) > 100
+    assert {path.stem for path in modules} <= compiled
+
+
 def test_the_api_server_feeds_the_agent(node: Node) -> None:
     """From its kubeconfig, put where the agent may read it, with a reload."""
     node.machine.systemctl("start", APISERVER)
@@ -163,9 +182,11 @@ def test_purging_leaves_only_what_somebody_else_put_there(node: Node) -> None:
     assert node.machine.run("systemctl", "is-system-running", check=False).stdout.strip() == "running"
 
 
-def test_installing_where_no_systemd_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("release", RELEASES)
+def test_installing_where_no_systemd_runs(tmp_path: Path, release: str) -> None:
     """As in building an image: nothing is left after a purge but the two users."""
-    argv = [*ALONE, "sh", "-ec", WITHOUT_SYSTEMD, "sh", str(tmp_path), str(TREE), str(PACKAGES), package(1).name]
+    given = (str(tmp_path), str(RELEASES[release]), str(PACKAGES), package(1, release).name)
+    argv = [*ALONE, "sh", "-ec", WITHOUT_SYSTEMD, "sh", *given]
     result = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "nodeagent, version " in result.stdout

@@ -62,7 +62,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Up, with `control` and two workers. `make test-boot` builds the box and the package."""
-    (package,) = (ROOT / "build" / "boot").glob("nodeagent_*-1_*.deb")
+    (package,) = (ROOT / "build" / "boot").glob("nodeagent_*-1~deb12_*.deb")
     with Sandbox(IMAGES) as sandbox:
         settings = {
             "VAGRANT_HOME": str(sandbox.directory / "vagrant"),
