@@ -17,11 +17,13 @@ PARALLEL := --numprocesses=6 --dist=loadfile --no-loadscope-reorder
 TEST_PACKAGES := iputils-ping conntrack iptables procps systemd python3-nftables dnsmasq-base curl shellcheck vagrant linux-libc-dev \
 	bind9-dnsutils gcc libc6-dev musl-tools man-db groff-base
 BOOT_PACKAGES := systemd-container mmdebstrap qemu-system-x86 cpio e2fsprogs busybox-static chromium
+# Packages are built for arm64, too.
+DEB_PACKAGES := binutils binutils-aarch64-linux-gnu
 VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-config-network libvirt-daemon-system \
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image conformance conformance-api test-clusters lint unit kernel laws times worlds history storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb image lock audit clean
+.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image conformance conformance-api test-clusters lint unit kernel laws times worlds history storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb image site release unit-on boot-release lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -52,6 +54,10 @@ help:
 	@echo "make test-clusters  our own tests in such clusters: updates under load, a reboot, rotations, takeover; KUBERNETES=DIR (root)"
 	@echo "make conformance-api  Kubernetes' own API tests against our API server, with a real kube-controller-manager beside it, and"
 	@echo "                docs/conformance-api.md from them; KUBERNETES=DIR has the programs of a release (root)"
+	@echo "make site    dist/site/VERSION, the documentation as pages that need no server and no network"
+	@echo "make release VERSION=X  dist/X: packages for two Debians and two Ubuntus, images, wheel, site, sums, from the tag vX;"
+	@echo "                KEY=K signs with that GnuPG key (root)"
+	@echo "make unit-on RELEASE=trixie  the unit tests with Python 3.13 of Debian 13; RELEASE=forky: with 3.14 (root)"
 	@echo "make lock    requirements/*.txt again, with the newest releases that pyproject.toml admits"
 	@echo "make audit   ask PyPI whether a hole is known in a locked release, or with OSV=URL what has the API of osv.dev"
 	@echo "make clean   remove what these commands made in this directory"
@@ -107,7 +113,7 @@ $(VENV)/.installed: $(VENV)/.runtime requirements/development.txt
 	$(SUDO) tests/tools/fetch_promtool.sh $(@D)
 
 demo: setup
-	$(SUDO) $(BIN)/python -m nodeagent.lab.demo
+	$(SUDO) $(BIN)/nodeagent demo
 
 test kernel test-boot test-boot-short: SYSTEM_PACKAGES += $(TEST_PACKAGES)
 # Tests mostly wait, so that lint beside them costs no time of its own.
@@ -206,6 +212,20 @@ wheel: $(VENV)/.installed
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	$(BIN)/python systemd/packaging/sbom.py >dist/nodeagent.cdx.json
 
+site: $(VENV)/.installed
+	docs/site/build.sh dist/site
+
+# The tree has to be that of the tag vVERSION. Everything but the signature is the same whoever makes it.
+release: SYSTEM_PACKAGES += $(DEB_PACKAGES) mmdebstrap gnupg
+release: setup $(VENV)/.installed
+	$(SUDO) env KEY=$(KEY) deploy/release/release.sh "$(VERSION)"
+
+# Python 3.13 of trixie, 3.14 of forky.
+RELEASE := trixie
+unit-on: SYSTEM_PACKAGES += mmdebstrap
+unit-on: setup $(VENV)/.installed
+	$(SUDO) tests/tools/unit_on.sh $(RELEASE) --numprocesses=2 --dist=loadfile tests/unit
+
 # The locked releases, newer ones; and whether a hole is known in one of them.
 lock:
 	requirements/compile.sh
@@ -220,7 +240,8 @@ audit: .tools/audit/.installed
 	$(@D)/bin/pip install --quiet 'pip-audit>=2.9,<3'
 	touch $@
 
-deb: $(VENV)/.installed
+deb: SYSTEM_PACKAGES += $(DEB_PACKAGES)
+deb: setup $(VENV)/.installed
 	systemd/packaging/build_deb.sh dist
 
 image: SYSTEM_PACKAGES += mmdebstrap
@@ -246,11 +267,11 @@ conformance-api: setup $(VENV)/.installed
 	$(SUDO) env KUBERNETES=$(KUBERNETES) KEEP=$(KEEP) PYTHONPATH=. $(BIN)/python -m tests.conformance.api
 	$(SUDO) env KUBERNETES=$(KUBERNETES) $(BIN)/pytest tests/conformance/api
 
-BOOTING := boot-image boot-containers boot-kernels boot-oldest-kernel boot-page test-boot-short
+BOOTING := boot-image boot-release boot-containers boot-kernels boot-oldest-kernel boot-page test-boot-short
 $(BOOTING): SYSTEM_PACKAGES += $(BOOT_PACKAGES)
 test-boot boot-images boot-cluster: SYSTEM_PACKAGES += $(BOOT_PACKAGES) $(VAGRANT_PACKAGES)
 test-boot: setup $(VENV)/.installed $(TEST_TOOLS)
-	+$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target boot-cluster etcd-at-length boot-containers boot-kernels storages boot-page boot-image
+	+$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target boot-cluster etcd-at-length boot-containers boot-kernels storages boot-page boot-image boot-release
 
 # For every change that is submitted: the kernel whose tables nobody owns, and what mostly waits.
 test-boot-short: setup $(VENV)/.installed $(TEST_TOOLS)
@@ -261,7 +282,7 @@ BOOT := $(SUDO) env CI=$(CI) $(BIN)/pytest -o timeout=1800 -o faulthandler_timeo
 boot-cluster: .tools/boot/vagrant/bookworm.box boot-packages
 	$(BOOT) tests/boot/vagrant
 
-boot-containers: .tools/boot/debian-12 boot-packages
+boot-containers: .tools/boot/debian-12 .tools/boot/debian-13 boot-packages
 	$(BOOT) tests/boot/container
 
 boot-kernels: $(VM_IMAGES)
@@ -281,16 +302,25 @@ boot-image: setup $(VENV)/.installed
 	$(BOOT) tests/boot/image
 
 # The package twice, for an upgrade from the first to the second.
-boot-packages: $(VENV)/.installed
+boot-packages: SYSTEM_PACKAGES += $(DEB_PACKAGES)
+boot-packages: setup $(VENV)/.installed
 	rm -rf build/boot
-	systemd/packaging/build_deb.sh build/boot 1
-	systemd/packaging/build_deb.sh build/boot 2
+	for release in deb12 deb13; do for revision in 1 2; do \
+		systemd/packaging/build_deb.sh build/boot $$revision $$release || exit 1; done; done
+
+# A release of a throw-away clone with a tag and a key of its own, twice: the bytes must be the same.
+boot-release: SYSTEM_PACKAGES += $(DEB_PACKAGES) mmdebstrap gnupg lintian
+boot-release: setup $(VENV)/.installed
+	$(BOOT) tests/boot/release
 
 # What boots; beside each other, for each of them mostly waits for a disk or a network.
-boot-images: .tools/boot/debian-12 $(VM_IMAGES) .tools/boot/vagrant/bookworm.box
+boot-images: .tools/boot/debian-12 .tools/boot/debian-13 $(VM_IMAGES) .tools/boot/vagrant/bookworm.box
 
 .tools/boot/debian-12: tests/boot/container/build_root.sh | system-packages
 	$(SUDO) tests/boot/container/build_root.sh $@
+
+.tools/boot/debian-13: tests/boot/container/build_root.sh | system-packages
+	$(SUDO) tests/boot/container/build_root.sh $@ trixie
 
 # Virtual machines: one disk, and the kernels of two releases of Debian.
 .tools/boot/vm/root.img: tests/boot/vm/build_root.sh tests/boot/vm/guest_init.sh requirements/development.txt | system-packages
