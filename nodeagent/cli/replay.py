@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from nodeagent.cli.recording import Recording, recording_of
 from nodeagent.cli.replayed_objects import environment_of, write_manifests
-from nodeagent.model.reports import PurgeReport
+from nodeagent.model.reports import DriftReport, PurgeReport
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.node_dataplane import NodeDataplane
@@ -33,6 +33,9 @@ class _Silent:
     """Nobody counts what is forgotten of affinity."""
 
     def affinity_purged(self, report: PurgeReport) -> None:
+        """Nothing."""
+
+    def drift_found(self, report: DriftReport) -> None:
         """Nothing."""
 
 

@@ -176,6 +176,7 @@ class Agent:
             self._beside.sysctls,
             self._board.reporter("node"),
             endpoint_routes=EndpointRouteWatch(self._view.states),
+            more=self._beside.repeated.problems,
         )
         self._reporting = self._build_reporting(health_answers, journal)
         self._node_addresses = self._build_node_addresses()

@@ -41,6 +41,7 @@ from nodeagent.proxy.observe.metrics.client_figures import ClientFigures
 from nodeagent.proxy.observe.metrics.kube_proxy_figures import ProxyViews
 from nodeagent.proxy.observe.metrics.metrics import About, Metrics
 from nodeagent.proxy.observe.problem_board import ProblemBoard
+from nodeagent.proxy.observe.repeated_drift import RepeatedDrift
 from nodeagent.proxy.observe.status_page.status_answers import Reasons
 from nodeagent.proxy.source.api_address import ApiServerAddress
 from nodeagent.proxy.source.client.api_client import ApiClient
@@ -151,9 +152,10 @@ def _utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class DataplaneParts:
-    """The work beside the passes. listeners: everything that is notified of it."""
+    """The work beside the passes. listeners: everything that is notified of it; repeated: one of them."""
 
     listeners: DataplaneListeners
+    repeated: RepeatedDrift
     cleaner: ConntrackCleaner
     sysctls: NodeSysctls
     surroundings: Surroundings
@@ -163,7 +165,8 @@ def build_dataplane(
     config: AgentConfig, access: ClusterAccess | None, store: ClusterStore, changes: ChangeQueue, metrics: Metrics
 ) -> DataplaneParts:
     """Returns connection tracking, sysctls, and the addresses around this node."""
-    listeners = DataplaneListeners(DataplaneLog(), metrics.kube_proxy, metrics.agent)
+    repeated = RepeatedDrift(time.monotonic)
+    listeners = DataplaneListeners(DataplaneLog(), metrics.kube_proxy, metrics.agent, repeated)
     surroundings = Surroundings(
         changes.node_changed,
         excluding=config.dataplane.interface_name,
@@ -172,8 +175,9 @@ def build_dataplane(
         names=dns_places(config),
         resolvers=current_resolvers,
     )
-    sysctls = NodeSysctls(conntrack_options(config), manage=config.process.manage_sysctls)
-    return DataplaneParts(listeners, ConntrackCleaner(listeners), sysctls, surroundings)
+    manage = config.process.manage_sysctls
+    sysctls = NodeSysctls(conntrack_options(config), manage=manage, found=listeners.drift_found)
+    return DataplaneParts(listeners, repeated, ConntrackCleaner(listeners), sysctls, surroundings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

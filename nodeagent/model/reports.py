@@ -131,6 +131,19 @@ class PurgeReport:
     seconds: float
 
 
+class DriftReport(NamedTuple):
+    """Something in the kernel that was not as programmed any more; it is repaired next.
+
+    object: `IPv4` or `IPv6` for a table, `interface`, or `sysctl`. kind: of what (`rules`, `elements`, `addresses`, …), one of few.
+    detail: one line for users. reported: the kernel had reported a change; otherwise the audit found it.
+    """
+
+    object: str
+    kind: str
+    detail: str
+    reported: bool = False
+
+
 class FrontendCounts(NamedTuple):
     """New connections so far to all frontends of a map. by_key: address (if it has one), protocol and port in the kernel's form
     → (count, `namespace/service:port` as in the kernel)."""

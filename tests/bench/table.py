@@ -31,7 +31,7 @@ from nodeagent.daemon.collector import collect_rarely
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR
-from nodeagent.model.reports import PassReport, PurgeReport
+from nodeagent.model.reports import DriftReport, PassReport, PurgeReport
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.driver import TableDriver
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
@@ -77,6 +77,9 @@ class Passes:
 
     def affinity_purged(self, report: PurgeReport) -> None:
         """No client has learned anything here."""
+
+    def drift_found(self, report: DriftReport) -> None:
+        """Nobody else writes here."""
 
     async def next(self) -> PassReport:
         await self.arrived.wait()

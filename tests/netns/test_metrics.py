@@ -77,6 +77,21 @@ def test_a_foreign_change_is_counted_when_it_is_found_and_when_it_is_repaired(
         assert scraper.wait_for(name, count.__lt__, object="IPv4") == count + 1
 
 
+def test_a_sysctl_that_somebody_changes_is_set_again_and_the_third_time_a_problem(
+    cluster: Cluster, agent: AgentProcess, scraper: Scraper
+) -> None:
+    name, printed = "nodeagent_audit_drift_total", len(agent.lines)
+    assert scraper.value(name, object="sysctl", kind="value") == 0
+    for count in range(1, 4):
+        assert scraper.value("nodeagent_problems", reason="ChangedRepeatedly") is None
+        cluster.world.run(NODE, ["sysctl", "-qw", "net.ipv4.ip_forward=0"])
+        scraper.wait_for(name, float(count).__eq__, object="sysctl", kind="value")
+        assert cluster.world.run(NODE, ["sysctl", "-n", "net.ipv4.ip_forward"]).stdout.strip() == "1"
+    scraper.wait_for("nodeagent_problems", lambda value: value == 1, reason="ChangedRepeatedly")
+    agent.wait_for_line("drift of sysctl .value.: net.ipv4.ip_forward was 0, not 1; found by the audit", after=printed)
+    agent.wait_for_line("problem: sysctls: ChangedRepeatedly: value: ", after=printed)
+
+
 def test_a_change_of_endpoints_is_counted_and_leaves_nothing_waiting(cluster: Cluster, scraper: Scraper) -> None:
     name = "kubeproxy_sync_proxy_rules_endpoint_changes_total"
     before = scraper.value(name) or 0.0

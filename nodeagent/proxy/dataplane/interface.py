@@ -18,7 +18,14 @@ from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.problem import Problem, Retryable
 from nodeagent.model.reports import InterfaceReport
 from nodeagent.proxy.dataplane.interface_claim import DEFAULT_NAME, KINDS, MARK
-from nodeagent.proxy.dataplane.interface_drift import Drift, InterfaceNotifications, Programmed, as_programmed
+from nodeagent.proxy.dataplane.interface_drift import (
+    Drift,
+    InterfaceNotifications,
+    PartsDrift,
+    Programmed,
+    as_programmed,
+    parts_drift,
+)
 from nodeagent.proxy.dataplane.interface_plan import (
     ADDRESS_LIMITS,
     InterfacePlan,
@@ -70,6 +77,8 @@ class ServiceInterface:
         self._programmed: Programmed | None = None
         self._node_addresses: tuple[str, ...] = ()
         self._reported = False
+        self.last_drift = PartsDrift("", "")
+        """What was different when a look last found `Drift.CHANGED`."""
 
     @property
     def name(self) -> str:
@@ -120,6 +129,18 @@ class ServiceInterface:
     async def ipv6_differs(self) -> Drift | None:
         """Like `differs` for IPv6, by a look at one route: all routes disappear together when IPv6 is switched off."""
         return await self._drift(self._ipv6_was_switched)
+
+    async def audit(self) -> Drift | None:
+        """Like `differs` by a comparison of everything, without a report of the kernel. Calls that program meanwhile do not wait for it
+        and are no drift."""
+        before = self._programmed
+        if before is None or self._reported:
+            return None
+        found = await in_thread(lambda: self._read_parts(before.ifindex))
+        after = self._programmed
+        if after is None or (found is not None and parts_drift(found, before.present, after.present) is None):
+            return None
+        return await self._drift(self._compare)
 
     async def _drift(self, look: Callable[[Programmed], Drift | None]) -> Drift | None:
         async with self._lock:
@@ -196,13 +217,28 @@ class ServiceInterface:
                 return Drift.SOURCE
             return self._compare_with_kernel(netlink, programmed) if contradicted else None
 
+    def _read_parts(self, ifindex: int) -> Present | None:
+        """Returns what the interface carries; None if it is another one or lacks a setting."""
+        with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+            link = find_link(netlink, self._name)
+            right = link is not None and link.ifindex == ifindex and as_programmed(link, self._name)
+            return read_present(netlink, ifindex) if right else None
+
+    def _compare(self, programmed: Programmed) -> Drift | None:
+        with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+            return self._compare_with_kernel(netlink, programmed)
+
     def _compare_with_kernel(self, netlink: NetlinkSocket, programmed: Programmed) -> Drift | None:
         link = find_link(netlink, self._name)
         if link is None or link.ifindex != programmed.ifindex or not as_programmed(link, self._name):
+            self.last_drift = PartsDrift(
+                "link", "it is gone" if link is None else "it is another one, or lacks a setting"
+            )
             return Drift.CHANGED
         present = read_present(netlink, link.ifindex)
-        if present == programmed.present:
+        if (differs := parts_drift(present, programmed.present)) is None:
             return Drift.SOURCE if lo_is_up(netlink) and not programmed.lo else None
+        self.last_drift = differs
         only_sources = present._replace(sourced=programmed.present.sourced) == programmed.present
         return Drift.SOURCE if only_sources else Drift.CHANGED
 

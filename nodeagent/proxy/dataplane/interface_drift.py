@@ -39,6 +39,42 @@ class Programmed(NamedTuple):
     without_ipv6: bool = False
 
 
+class PartsDrift(NamedTuple):
+    """How the interface differs from what was programmed. kind: `link`, `addresses` or `routes`. detail: one line for users."""
+
+    kind: str
+    detail: str
+
+
+def parts_drift(found: Present, *programmed: Present) -> PartsDrift | None:
+    """Returns how what was read differs from each of several states; None if each part is as in one of them.
+
+    programmed: one, or those before and after the reading: what the agent itself changed meanwhile is then no drift.
+    """
+    have, wanted = _parts(found), [_parts(one) for one in programmed]
+    missing, more = frozenset.intersection(*wanted) - have, have - frozenset.union(*wanted)
+    if not missing and not more:
+        return None
+    (what, where), state = min(
+        (one, state) for parts, state in ((missing, "gone"), (more, "not ours")) for one in parts
+    )
+    others = len(missing) + len(more) - 1
+    detail = f"{what} {where} is {state}" + (f", and {others} more differ" if others else "")
+    return PartsDrift("addresses" if what == "address" else "routes", detail)
+
+
+def _parts(present: Present) -> frozenset[tuple[str, str]]:
+    return frozenset(
+        (
+            *(("address", one) for one in present.addresses),
+            *(("address", f"{one.address}/{one.prefix_length}") for one in present.strays),
+            *(("route to", one) for one in present.routes),
+            *(("route over lo to", f"{one} from {source}") for source, to in present.over_lo.items() for one in to),
+            *(("source of the route to", f"{one}, {source},") for source, to in present.sourced.items() for one in to),
+        )
+    )
+
+
 class InterfaceNotifications:
     """The latest notification about each part of the interface called `name`, since the last `clear`."""
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from nodeagent.model.backoff import Backoff
-from nodeagent.proxy.dataplane.interface_drift import Drift, InterfaceNotifications
+from nodeagent.model.reports import DriftReport
+from nodeagent.proxy.dataplane.interface_drift import Drift, InterfaceNotifications, PartsDrift
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.framing import messages
 from nodeagent.wire.netlink.notifications import Group, following
@@ -33,6 +34,8 @@ _SHORT_PAUSE = Backoff(first_seconds=0.1, longest_seconds=0.5)
 """If no repair was undone: changes of the node's own addresses are followed at once, and twice a second while they do not stop."""
 _CALM_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
+AUDIT_SECONDS = 240.0
+"""Between comparisons of everything, whatever the kernel reported."""
 _IPV6_LOOK_SECONDS = 0.5
 """Between checks whether IPv6 is on: the kernel does not report that, and not every route that disappears with it
 (fib6_clean_all_skip_notify)."""
@@ -43,6 +46,14 @@ class Watched(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def last_drift(self) -> PartsDrift:
+        """What was different when a look last found `Drift.CHANGED`."""
+        ...
+
+    async def audit(self) -> Drift | None:
+        """Like `differs` by a comparison of everything, without a report of the kernel."""
+        ...
 
     async def differs(self, notifications: InterfaceNotifications) -> Drift | None:
         """Returns how the interface differs from what was programmed, given what the kernel reported; reads the interface if that is not
@@ -82,11 +93,16 @@ class RepairPace:
 
 
 class InterfaceWatch:
-    """Calls `changed` when the interface is no longer what was programmed and may be repaired again."""
+    """Calls `changed` when the interface is no longer what was programmed and may be repaired again. found: called before, with what
+    another process changed."""
 
-    def __init__(self, interface: Watched, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, interface: Watched, changed: Callable[[], None], found: Callable[[DriftReport], None] = lambda _: None
+    ) -> None:
         self._interface = interface
         self._changed = changed
+        self._found = found
+        self._audit_at = 0.0
         self._paces = {drift: RepairPace(_PAUSE if drift is Drift.CHANGED else _SHORT_PAUSE) for drift in Drift}
         self._notifications = InterfaceNotifications(interface.name, None)
         self._news = asyncio.Event()
@@ -94,6 +110,7 @@ class InterfaceWatch:
     async def run(self) -> None:
         """Watches until cancelled. Raises OSError if the kernel's notifications cannot be received."""
         loop = asyncio.get_running_loop()
+        self._audit_at = loop.time() + AUDIT_SECONDS
         with following(_GROUPS, self._take, self._lost):
             self._notifications = InterfaceNotifications(self._interface.name, _index_of(self._interface.name))
             while True:
@@ -114,13 +131,21 @@ class InterfaceWatch:
 
     async def _drift(self) -> Drift | None:
         """Waits for notifications, or until it is time to look without any; returns how the interface differs."""
-        try:
-            async with asyncio.timeout(_IPV6_LOOK_SECONDS):
-                await self._news.wait()
-        except TimeoutError:
-            return await self._interface.ipv6_differs()
-        await self._quiet()
-        return await self._interface.differs(self._notifications.take())
+        loop = asyncio.get_running_loop()
+        if audits := loop.time() >= self._audit_at:
+            self._audit_at = loop.time() + AUDIT_SECONDS
+            drift = await self._interface.audit()
+        else:
+            try:
+                async with asyncio.timeout(_IPV6_LOOK_SECONDS):
+                    await self._news.wait()
+            except TimeoutError:
+                return await self._interface.ipv6_differs()
+            await self._quiet()
+            drift = await self._interface.differs(self._notifications.take())
+        if drift is Drift.CHANGED:
+            self._found(DriftReport("interface", *self._interface.last_drift, reported=not audits))
+        return drift
 
     def _log_repair(self, drift: Drift) -> None:
         again = self._paces[drift].in_a_row

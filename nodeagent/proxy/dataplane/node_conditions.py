@@ -20,7 +20,8 @@ LOOK_SECONDS = 5.0
 
 
 class NodeConditions:
-    """Checks the node. report: receives all problems of the node at each look. read: reads the connection table."""
+    """Checks the node. report: receives all problems of the node at each look. read: reads the connection table. more: returns
+    further problems to report."""
 
     def __init__(
         self,
@@ -31,6 +32,7 @@ class NodeConditions:
         source_ports: SourcePortWatch | None = None,
         hook_order: HookOrderWatch | None = None,
         endpoint_routes: EndpointRouteWatch | None = None,
+        more: Callable[[], tuple[Problem, ...]] = tuple,
     ) -> None:
         self._sysctls = sysctls
         self._report = report
@@ -39,6 +41,7 @@ class NodeConditions:
         self._source_ports = source_ports or SourcePortWatch()
         self._hook_order = hook_order or HookOrderWatch()
         self._endpoint_routes = endpoint_routes or EndpointRouteWatch(dict)
+        self._more = more
         self.last = NodeReport()
 
     async def run(self) -> None:
@@ -63,5 +66,5 @@ class NodeConditions:
             len(of_order),
             len(self._endpoint_routes.last.lost),
         )
-        of_ways = (*of_order, *self._endpoint_routes.problems())
+        of_ways = (*of_order, *self._endpoint_routes.problems(), *self._more())
         self._report((*self._sysctls.problems(), *of_table, *of_filter, *self._source_ports.problems(), *of_ways))

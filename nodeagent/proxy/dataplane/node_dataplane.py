@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Retryable, Unusable
-from nodeagent.proxy.dataplane.driver.affinity_purge import PurgeListener
 from nodeagent.proxy.dataplane.driver.belief import Ownership
-from nodeagent.proxy.dataplane.driver.driver import TableDriver
+from nodeagent.proxy.dataplane.driver.driver import TableDriver, TableListener
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.interface import ServiceInterface
 from nodeagent.proxy.dataplane.interface_watch import InterfaceWatch
@@ -26,13 +25,14 @@ class NodeDataplane:
         netlink: Ruleset,
         ownership: Ownership,
         options: Mapping[Family, ProgramOptions],
-        listener: PurgeListener,
+        listener: TableListener,
         *,
         interface_name: str | None,
     ) -> None:
         self.tables = tuple(
             TableDriver(family, netlink, constant, ownership, listener) for family, constant in options.items()
         )
+        self._listener = listener
         self.interface = ServiceInterface(interface_name) if interface_name is not None else None
 
     async def look_after(self, interface_changed: Callable[[], None]) -> None:
@@ -42,7 +42,7 @@ class NodeDataplane:
             for table in self.tables:
                 tasks.create_task(table.run_purge(), name=f"affinity {table.family.value}")
             if self.interface is not None:
-                watch = InterfaceWatch(self.interface, interface_changed)
+                watch = InterfaceWatch(self.interface, interface_changed, self._listener.drift_found)
                 tasks.create_task(watch.run(), name="interface watch")
 
     async def purge(self) -> None:

@@ -2,10 +2,11 @@
 
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Problem
+from nodeagent.model.reports import DriftReport
 from nodeagent.proxy.dataplane.sysctl import (
     ConntrackOptions,
     Sysctl,
@@ -23,11 +24,15 @@ class NodeSysctls:
     """Sets or checks the sysctls that the agent needs.
 
     manage: write values that differ; otherwise they are only reported. conntrack: the sizes and timeouts of connection tracking.
+    found: called with a sysctl that another program has changed, and that is set again.
     """
 
-    def __init__(self, conntrack: ConntrackOptions, *, manage: bool) -> None:
+    def __init__(
+        self, conntrack: ConntrackOptions, *, manage: bool, found: Callable[[DriftReport], None] = lambda _: None
+    ) -> None:
         self._conntrack = conntrack
         self._manage = manage
+        self._found = found
         self._missed: dict[Sysctl, Problem] = {}
         self._required: dict[Sysctl, None] = {}
 
@@ -40,16 +45,24 @@ class NodeSysctls:
         self._set(required_sysctls((), conntrack=self._conntrack, cores=os.cpu_count() or 1))
 
     def problems(self) -> tuple[Problem, ...]:
-        """Returns a problem for each sysctl that differs now: it could not be set, or another program has changed it since."""
-        now = ((one, still_missed(one, self._missed.get(one))) for one in {**self._required, **self._missed})
-        self._missed = {one: problem for one, problem in now if problem is not None}
+        """Sets what another program has changed, once more; returns a problem for each sysctl that differs now."""
+        before, self._missed = self._missed, {}
+        for one in {**self._required, **before}:
+            problem = still_missed(one, before.get(one))
+            if problem is not None and self._manage and one not in before:
+                self._set((one,), again=True)
+            elif problem is not None:
+                self._missed[one] = problem
         return tuple(self._missed.values())
 
-    def _set(self, required: Collection[Sysctl]) -> None:
+    def _set(self, required: Collection[Sysctl], *, again: bool = False) -> None:
         self._required.update(dict.fromkeys(required))
         for result in (apply_sysctls if self._manage else check_sysctls)(required):
+            wanted = result.sysctl
             if result.problem is not None:
-                self._missed[result.sysctl] = result.problem
+                self._missed[wanted] = result.problem
             elif result.outcome is SysctlOutcome.WRITTEN:
-                wanted = result.sysctl
+                self._required[wanted] = None
                 logger.info("sysctl %s: %s -> %d, so that %s", wanted.name, result.found, wanted.value, wanted.why)
+                if again:
+                    self._found(DriftReport("sysctl", "value", f"{wanted.name} was {result.found}, not {wanted.value}"))

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from nodeagent.model.reports import CleaningReport, PurgeReport
+from nodeagent.model.reports import CleaningReport, DriftReport, PurgeReport
 
 
 class DataplaneListener(Protocol):
@@ -10,6 +10,7 @@ class DataplaneListener(Protocol):
 
     def conntrack_cleaned(self, report: CleaningReport) -> None: ...
     def affinity_purged(self, report: PurgeReport) -> None: ...
+    def drift_found(self, report: DriftReport) -> None: ...
 
 
 class DataplaneListeners:
@@ -25,3 +26,7 @@ class DataplaneListeners:
     def affinity_purged(self, report: PurgeReport) -> None:
         for listener in self._listeners:
             listener.affinity_purged(report)
+
+    def drift_found(self, report: DriftReport) -> None:
+        for listener in self._listeners:
+            listener.drift_found(report)

@@ -2,13 +2,13 @@
 
 import logging
 
-from nodeagent.model.reports import CleaningReport, PurgeReport
+from nodeagent.model.reports import CleaningReport, DriftReport, PurgeReport
 
 logger = logging.getLogger(__name__)
 
 
 class DataplaneLog:
-    """Logs deletions."""
+    """Logs deletions, and what was not as programmed."""
 
     def conntrack_cleaned(self, report: CleaningReport) -> None:
         if report.deleted:
@@ -23,3 +23,11 @@ class DataplaneLog:
             report.forgotten,
             report.seconds,
         )
+
+    def drift_found(self, report: DriftReport) -> None:
+        how = (
+            "after a change that the kernel reported"
+            if report.reported
+            else "by the audit; the kernel had reported nothing"
+        )
+        logger.warning("drift of %s (%s): %s; found %s", report.object, report.kind, report.detail, how)

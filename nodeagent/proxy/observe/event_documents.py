@@ -30,7 +30,7 @@ _API_VERSIONS = {
 }
 _CLUSTER_SCOPED = frozenset({"Node", "ServiceCIDR"})
 _NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
-_ON_NODE = frozenset({"FailedToStartProxierHealthcheck"})
+_ON_NODE = frozenset({"ChangedRepeatedly", "FailedToStartProxierHealthcheck"})
 _OF_ONE_NODE = frozenset(
     {
         "AffinityIdTaken",

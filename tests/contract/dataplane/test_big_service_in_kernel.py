@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.objects import EndpointSlice, Service
-from nodeagent.model.reports import CleaningReport, PassReport, PurgeReport
+from nodeagent.model.reports import CleaningReport, DriftReport, PassReport, PurgeReport
 from nodeagent.proxy.dataplane.conntrack_cleaner import ConntrackCleaner
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.driver import TableDriver
@@ -70,6 +70,9 @@ class Observers:
         """Nobody asks."""
 
     def affinity_purged(self, report: PurgeReport) -> None:
+        """Nobody asks."""
+
+    def drift_found(self, report: DriftReport) -> None:
         """Nobody asks."""
 
     def beat(self) -> None:

@@ -15,7 +15,7 @@ import nodeagent
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.objects import EndpointSlice, Service
-from nodeagent.model.reports import PassReport, PurgeReport
+from nodeagent.model.reports import DriftReport, PassReport, PurgeReport
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.driver import TableDriver
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
@@ -95,6 +95,7 @@ class Others:
     def look_again(self, family: Family) -> None: ...
 
     def affinity_purged(self, report: PurgeReport) -> None: ...
+    def drift_found(self, report: DriftReport) -> None: ...
 
     def beat(self) -> None: ...
 

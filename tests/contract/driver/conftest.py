@@ -17,7 +17,7 @@ import pytest
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
-from nodeagent.model.reports import PurgeReport, TableReport
+from nodeagent.model.reports import DriftReport, PurgeReport, TableReport
 from nodeagent.proxy.dataplane.driver.belief import Contents, Ownership
 from nodeagent.proxy.dataplane.driver.driver import TableDriver
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
@@ -55,6 +55,7 @@ class Agent:
         self._alive = True
         self.socket = socket or kernel.run(Ruleset)
         self.purges: list[PurgeReport] = []
+        self.drifts: list[DriftReport] = []
         self.purged: asyncio.Event | None = None
         self.driver = TableDriver(family, self.socket, options, ownership, self)
 
@@ -66,6 +67,9 @@ class Agent:
         self.purges.append(report)
         if self.purged is not None:
             self.purged.set()
+
+    def drift_found(self, report: DriftReport) -> None:
+        self.drifts.append(report)
 
     def purge(self) -> bool:
         """Forget clients of endpoints that left, as the agent does beside its passes."""

@@ -311,7 +311,7 @@ def test_a_walk_finds_nothing_where_nothing_is_wrong(kernel: Any, service: MakeS
     kernel.nft(THEIRS)
     for _ in range(20):
         assert not agent.changed_by_others()
-    assert not agent.driver._others._walk.take(agent.driver._belief.image, 0.0), "it has gone round"
+    assert agent.driver._others._walk.take(agent.driver._belief.image, 0.0) == ({}, False), "it has gone round"
 
 
 def test_a_verdict_that_leads_elsewhere_is_found_at_once(kernel: Any, service: MakeService) -> None:

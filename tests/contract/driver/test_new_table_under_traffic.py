@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,13 @@ import pytest
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, Scope, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
+from nodeagent.proxy.dataplane.driver import element_walk
 from nodeagent.proxy.dataplane.driver.belief import Belief, Ownership
 from nodeagent.proxy.dataplane.driver.commit_plan import Planner
 from nodeagent.proxy.dataplane.driver.removal import remove_tables
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.driver.transaction import Transaction
+from nodeagent.proxy.dataplane.image.delta import Delta
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 from tests.contract.driver.conftest import Agent, Kernel
@@ -259,6 +262,29 @@ def test_a_table_that_is_made_anew_in_one_transaction_harms_some(scene: Scene) -
         while not any(scene.counts()[0].values()):
             assert time.monotonic() < deadline
             scene.node.run(lambda: agent.socket.commit(anew))
+
+
+def test_an_audit_and_its_repairs_harm_no_packet(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of other Services an endpoint, a frontend and a range of a map are wrong, and nothing reports it."""
+    monkeypatch.setattr(element_walk, "AUDIT_SECONDS", 1e-6)
+    monkeypatch.setattr(element_walk, "FEWEST_KEYS", element_walk.MOST_KEYS)
+    agent = start(scene)
+    agent.sync(*states(scene.at), node=scene.at.ranges)
+    belief = agent.driver._belief
+    assert belief is not None
+    other = list(belief.image[schema.CLUSTER_IPS])[-1]
+    with scene.traffic():
+        for name in (schema.BACKENDS, schema.FRONTENDS, schema.CLUSTER_IPS):
+            key = next(key for key in reversed(belief.image[name]) if key.startswith(other))
+            change = Transaction(scene.at.family, agent.driver._specs)
+            change.write_delta(Delta({}, {name: [key]}))
+            scene.node.run(partial(agent.socket.commit, change, agent.driver._others.known()))
+            while not agent.changed_by_others():
+                continue
+            assert agent.sync(node=scene.at.ranges).touched == 1
+            scene.wait_for(100)
+        no_harm(scene)
+    assert len(agent.drifts) == 3
 
 
 class Killed(Exception):

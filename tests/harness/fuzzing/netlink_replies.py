@@ -10,7 +10,7 @@ from contextlib import suppress
 from unittest.mock import patch
 
 from nodeagent.model.addresses import Family
-from nodeagent.proxy.dataplane.driver.readback import hook_of, same_chains, same_set
+from nodeagent.proxy.dataplane.driver.readback import chain_deviation, hook_of, same_set
 from nodeagent.proxy.dataplane.kube_proxy.ipset import destroy_request, set_names
 from nodeagent.proxy.dataplane.kube_proxy.iptables_nft import parse_chain, parse_rule
 from nodeagent.proxy.dataplane.kube_proxy.ipvs_messages import family_number, read_server
@@ -148,7 +148,7 @@ def _check_ruleset(data: bytes) -> None:
         rule = read_rule(body)
         wanted = [Chain(chain.name, chain.rules[:1], chain.hook) for chain in CHAINS if chain.rules]
         hooks: dict[str, Hook | None] = {chain.name: chain.hook for chain in wanted}
-        same_chains(wanted, hooks, {chain.name: [rule] for chain in wanted})
+        chain_deviation(wanted, hooks, {chain.name: [rule] for chain in wanted})
     for offset in (0, 20, len(data)):
         entry_at(data, offset)
 

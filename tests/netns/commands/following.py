@@ -25,8 +25,13 @@ class Told:
         self.agent: AgentProcess | None = None
 
     def start(self) -> AgentProcess:
-        ownership = "--table-ownership=plain"
-        self.agent = self.cluster.start_agent(*WITH_POD_CIDRS, ownership, f"--socket={self.socket}")
+        flags = (
+            "--table-ownership=plain",
+            "--manage-sysctls=false",  # a sysctl that a test changes stays as it is
+            "--conntrack-tcp-timeout-established=0s",
+            "--conntrack-tcp-timeout-close-wait=0s",
+        )
+        self.agent = self.cluster.start_agent(*WITH_POD_CIDRS, *flags, f"--socket={self.socket}")
         return self.agent
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ import sys
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
-from nodeagent.model.reports import PurgeReport
+from nodeagent.model.reports import DriftReport, PurgeReport
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.driver import TableDriver
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
@@ -36,6 +36,7 @@ class Silent:
     """Nobody hears of affinity here."""
 
     def affinity_purged(self, report: PurgeReport) -> None: ...
+    def drift_found(self, report: DriftReport) -> None: ...
 
 
 async def main(ownership: Ownership, endpoint: str) -> int:

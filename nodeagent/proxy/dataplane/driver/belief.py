@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from nodeagent.model.addresses import Family
-from nodeagent.proxy.dataplane.driver.readback import same_chains, same_set
+from nodeagent.proxy.dataplane.driver.readback import TableDeviation, chain_deviation, same_set
 from nodeagent.proxy.dataplane.image.image import TableImage, class_of, empty_image
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import Hook, ProgramOptions
@@ -49,14 +49,21 @@ class Contents:
 
     def fits(self, specs: Mapping[str, SetSpec], family: Family) -> bool:
         """Returns whether the table is in force and has exactly our sets, of this schema, without a catch-all element."""
+        return self.misfit(specs, family) is None
+
+    def misfit(self, specs: Mapping[str, SetSpec], family: Family) -> TableDeviation | None:
+        """Returns why the table does not fit; None: it does."""
+        if self.header.flags & NFT_TABLE_F_DORMANT:
+            return TableDeviation("table", "it is dormant")
+        if self.catch_all:
+            return TableDeviation("elements", f"{self.catch_all} has an element for every key")
+        if not self.header.comment.startswith(schema.COMMENT_PREFIX):
+            return TableDeviation("table", "it is of another schema")
         named = {name for name in self.sets if not name.startswith("__")}
-        return (
-            not self.header.flags & NFT_TABLE_F_DORMANT
-            and not self.catch_all
-            and self.header.comment.startswith(schema.COMMENT_PREFIX)
-            and named == set(specs)
-            and all(same_set(self.sets[name], spec, family) for name, spec in specs.items())
-        )
+        for name in sorted(named ^ set(specs)):
+            return TableDeviation("sets", f"set {name} is {'gone' if name in specs else 'not ours'}")
+        changed = (name for name, spec in specs.items() if not same_set(self.sets[name], spec, family))
+        return next((TableDeviation("sets", f"set {name} is of another type") for name in changed), None)
 
 
 @dataclass(slots=True)
@@ -122,27 +129,43 @@ def belief_from(
 
 def program_matches(contents: Contents, family: Family, options: ProgramOptions, belief: Belief) -> bool:
     """Returns whether chains and rules are exactly those of the program for the chains in use."""
+    return program_deviation(contents, family, options, belief) is None
+
+
+def program_deviation(
+    contents: Contents, family: Family, options: ProgramOptions, belief: Belief
+) -> TableDeviation | None:
+    """Returns the first difference of chains and rules from those of the program for the chains in use; None: they are equal."""
+    for name, policy in contents.policies.items():
+        if policy != Code.ACCEPT:
+            return TableDeviation("chains", f"chain {name} does not accept by default")
     program = build_program(family, options, belief.classes, belief.timeouts)
-    accepting = all(policy == Code.ACCEPT for policy in contents.policies.values())
-    return accepting and same_chains(program.chains, contents.hooks, contents.rules)
+    return chain_deviation(program.chains, contents.hooks, contents.rules)
 
 
-def matches_outline(
+def outline_deviation(
     contents: Contents | None, specs: Mapping[str, SetSpec], family: Family, options: ProgramOptions, belief: Belief
-) -> bool:
-    """Returns whether the table is still as believed, judged by an outline: by elements if it has them, else by their number.
+) -> TableDeviation | None:
+    """Returns how the table differs from what is believed, judged by an outline: by elements if it has them, else by their number;
+    None if it does not.
 
     Elements of which only a sample or the number is known may have other values: `ElementWalk` finds those.
     """
-    if contents is None or contents.header.handle != belief.handle or not contents.fits(specs, family):
-        return False
+    if contents is None:
+        return TableDeviation("table", "it is gone")
+    if contents.header.handle != belief.handle:
+        return TableDeviation("table", "another one has its place")
+    if (misfit := contents.misfit(specs, family)) is not None:
+        return misfit
     wanted: dict[str, Sized] = {**belief.image, **verdict_elements(belief.classes, belief.timeouts)}
     found: dict[str, Sized] = {**contents.image, **contents.verdicts}
     for name, elements in wanted.items():
         if name in found:
             if found[name] != elements:
-                return False
+                return TableDeviation(
+                    "elements", f"{name} has {len(found[name])} elements, or others; it should have {len(elements)}"
+                )
             continue
-        if name not in contents.sampled and contents.sets[name].count != len(elements):
-            return False
-    return program_matches(contents, family, options, belief)
+        if name not in contents.sampled and (count := contents.sets[name].count) != len(elements):
+            return TableDeviation("elements", f"{name} has {count} elements, not {len(elements)}")
+    return program_deviation(contents, family, options, belief)

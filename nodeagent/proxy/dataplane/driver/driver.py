@@ -11,19 +11,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Interrupted, Problem, Retryable
-from nodeagent.model.reports import MapFill, TableReport
+from nodeagent.model.reports import DriftReport, MapFill, TableReport
 from nodeagent.proxy.dataplane.driver.affinity_purge import AffinityPurge, PurgeListener
 from nodeagent.proxy.dataplane.driver.belief import Belief, Ownership, belief_from
 from nodeagent.proxy.dataplane.driver.commit_plan import Planner, TablePlan
 from nodeagent.proxy.dataplane.driver.count_keeper import CountKeeper
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
-from nodeagent.proxy.dataplane.driver.other_writers import OtherWriters
+from nodeagent.proxy.dataplane.driver.other_writers import FoundDrift, OtherWriters
 from nodeagent.proxy.dataplane.driver.rejections import problems_of, raise_if_unsupported
 from nodeagent.proxy.dataplane.driver.ruleset import OWNED_BY_ANOTHER, Ruleset
 from nodeagent.proxy.dataplane.driver.standby import Standby
@@ -52,6 +52,14 @@ LOOKS_BEFORE_COMMIT = 3
 REBUILD_AFTER_FAILURES = 3
 
 
+class TableListener(PurgeListener, Protocol):
+    """Is notified of what the driver does beside the passes; must not raise or block."""
+
+    def drift_found(self, report: DriftReport) -> None:
+        """Called when the table is not as programmed any more; a pass repairs it next."""
+        ...
+
+
 class TableDriver:
     """Brings the table of one family to the desired state of its services. The caller runs one pass at a time."""
 
@@ -61,9 +69,10 @@ class TableDriver:
         socket: Ruleset,
         options: ProgramOptions,
         ownership: Ownership,
-        listener: PurgeListener,
+        listener: TableListener,
     ) -> None:
         self.family = family
+        self._listener = listener
         self._socket = socket
         self._options = options
         self._ownership = ownership
@@ -186,24 +195,32 @@ class TableDriver:
         return header is not None and header.owner not in {0, self._socket.port}
 
     async def changed_by_others(self) -> bool:
-        """Returns whether another process changed our table since the last pass; if so, the next pass reads back and repairs.
+        """Returns whether our table is not as programmed any more; if so, the next pass reads back and repairs.
 
-        While nobody else changes the ruleset of this network namespace, this only reads the generation (21 µs). After a foreign change
-        the program and the number of elements are compared at once, and the elements themselves a slice at every call. An owned table
-        cannot be changed by others.
+        While nobody else changes the ruleset of this network namespace, this reads the generation (21 µs) and audits the next slice of
+        the table. After a foreign change the program and the number of elements are compared at once, and the elements themselves
+        faster. An owned table cannot be changed by others; it is only audited.
 
         Raises KernelUnclear if the kernel did not answer.
         """
         belief = self._belief
-        if self._ownership is Ownership.OWNED or belief is None:
+        if belief is None:
             return False
         try:
-            as_believed = await self._others.is_undisturbed(belief) and self._others.next_elements_match(belief)
+            found = await self._others.find_drift(belief)
         except Interrupted:
             return False  # the known generation stays: the next call looks again
-        if not as_believed:
+        if found is not None:
             self.forget()
-        return not as_believed
+            self._listener.drift_found(self._describe(found))
+        return found is not None
+
+    def _describe(self, found: FoundDrift) -> DriftReport:
+        kind, detail = found.deviation
+        if found.key is not None:
+            owner = self._desired.owner_of(detail, found.key)
+            detail = f"an element of {f'Service {owner}' if owner else 'the node'} in {detail} is gone or another one"
+        return DriftReport(self.family.value, kind, detail, found.after_change)
 
     def forget(self) -> None:
         """Drops the belief: the next pass reads the kernel and repairs all drift."""
@@ -363,7 +380,7 @@ class TableDriver:
         belief.affinity = {}
         self._claimed = belief.claimed = self._ownership is Ownership.OWNED
         self._compare_all = False
-        if plan.new_table and self._ownership is Ownership.PLAIN and (header := self._table.header()) is not None:
+        if plan.new_table and (header := self._table.header()) is not None:
             belief.handle = header.handle
 
     def _readmit_quarantined(self) -> None:

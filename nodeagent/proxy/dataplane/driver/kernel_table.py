@@ -203,8 +203,8 @@ class KernelTable:
         with typed_errors():
             return [parse(data) for data in dump]
 
-    def holds(self, name: str, elements: Elements) -> bool:
-        """Returns whether the set has these elements with these values, whatever else it has. They are fetched by key."""
+    def first_other(self, name: str, elements: Elements) -> bytes | None:
+        """Returns the first key that the set lacks or has with another value; None if it has all. They are fetched by key."""
         spec = self._specs[name]
         form = spec.form(self._family)
         shape = AnswerShape(form, self._name, name)
@@ -226,16 +226,17 @@ class KernelTable:
                     with typed_errors():
                         found = read_elements(form, self._fetch(name, iter((key,)))).elements
                 except FileNotFoundError:
-                    return False
+                    return key
                 if found != {key: elements[key]}:
-                    return False
-        return True
+                    return key
+        return None
 
     def _sample_matches(self, name: str, believed: Elements) -> bool:
         """Returns whether some elements of a big set are as believed; False for a small set."""
         if len(believed) <= SAMPLE_ABOVE:
             return False
-        return self.holds(name, dict(islice(believed.items(), 0, None, len(believed) // SAMPLE_KEYS)))
+        sample = dict(islice(believed.items(), 0, None, len(believed) // SAMPLE_KEYS))
+        return self.first_other(name, sample) is None
 
     def affinity(self) -> ElementDump | None:
         """Returns what clients learned; None if there is no such set, or it has another type."""

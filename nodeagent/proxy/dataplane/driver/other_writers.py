@@ -1,16 +1,19 @@
-"""Detects whether other processes changed one family's table since it was known to be as believed.
+"""Finds out whether one family's table is still as believed: after each change by another process, and by an audit at all times.
 
-What is known is a generation of the ruleset: up to it all changes were ours, or have been checked.
+What is known is a generation of the ruleset: up to it all changes were ours, or have been checked. The audit does not rely on that, and
+compares owned tables too (docs/decisions/0110-an-audit.md).
 """
 
 from collections.abc import Mapping
 from functools import partial
 from time import monotonic
+from typing import NamedTuple
 
 from nodeagent.model.addresses import Family
-from nodeagent.proxy.dataplane.driver.belief import Belief, Ownership, matches_outline
+from nodeagent.proxy.dataplane.driver.belief import Belief, Ownership, outline_deviation
 from nodeagent.proxy.dataplane.driver.element_walk import ElementWalk
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
+from nodeagent.proxy.dataplane.driver.readback import TableDeviation
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.errors import KernelUnclear
 from nodeagent.proxy.dataplane.program import schema
@@ -26,8 +29,17 @@ _COMPARED = tuple(
 """Sets whose elements a look only counts; it reads those of ranges."""
 
 
+class FoundDrift(NamedTuple):
+    """How the table differs from what is believed. after_change: another process has changed the ruleset since all was compared.
+    key: of the element that differs, in the set `deviation.detail`; None if it is no single element."""
+
+    deviation: TableDeviation
+    after_change: bool
+    key: bytes | None = None
+
+
 class OtherWriters:
-    """Checks a plain table for foreign changes. An owned table cannot be changed by others."""
+    """Checks a table for foreign changes. Others cannot change an owned one: that is only audited."""
 
     def __init__(
         self,
@@ -46,6 +58,7 @@ class OtherWriters:
         self._table = table
         self._known = -1
         self._walk = ElementWalk(_COMPARED)
+        self._audit_outline = self._after_change = False
 
     def begin(self) -> None:
         """Called before the table is read: remembers the generation."""
@@ -62,20 +75,41 @@ class OtherWriters:
 
     async def is_undisturbed(self, belief: Belief) -> bool:
         """Returns whether the table is as believed: compares its outline if another process changed any ruleset since the last call."""
-        generation = self._socket.generation()
-        if not self._socket.steps.covers(self._known, generation):
-            outline = await in_thread(partial(self._table.outline, belief.image))
-            if not matches_outline(outline, self._specs, self._family, self._options, belief):
-                return False
-            self._walk.restart()
-        self._known = generation
-        return True
+        return await self._deviation_after_change(belief) is None
 
-    def next_elements_match(self, belief: Belief) -> bool:
-        """Compares the next slice of elements, if some are left to compare; returns whether they are as believed."""
-        slices = self._walk.take(belief.image, monotonic())
+    async def find_drift(self, belief: Belief) -> FoundDrift | None:
+        """Compares what another process may have changed since the last call, and the next slice of the table. Returns the first
+        difference; None if all is as believed. Raises KernelUnclear."""
+        if self._plain and (found := await self._deviation_after_change(belief)) is not None:
+            return FoundDrift(found, after_change=True)
+        part = self._walk.take(belief.image, monotonic())
+        if part.outline:
+            self._audit_outline, self._after_change = True, False
         try:
-            return all(self._table.holds(name, elements) for name, elements in slices.items())
+            for name, elements in part.elements.items():
+                if (key := self._table.first_other(name, elements)) is not None:
+                    return FoundDrift(
+                        TableDeviation("elements", name), self._after_change or self.ruleset_changed(), key
+                    )
         except KernelUnclear:
             self._walk.restart()
             raise
+        if self._audit_outline:
+            if (found := await self._outline_deviation(belief)) is not None:
+                return FoundDrift(found, after_change=self.ruleset_changed())
+            self._audit_outline = False
+        return None
+
+    async def _deviation_after_change(self, belief: Belief) -> TableDeviation | None:
+        generation = self._socket.generation()
+        if not self._socket.steps.covers(self._known, generation):
+            if (found := await self._outline_deviation(belief)) is not None:
+                return found
+            self._walk.restart()
+            self._after_change = True
+        self._known = generation
+        return None
+
+    async def _outline_deviation(self, belief: Belief) -> TableDeviation | None:
+        outline = await in_thread(partial(self._table.outline, belief.image))
+        return outline_deviation(outline, self._specs, self._family, self._options, belief)

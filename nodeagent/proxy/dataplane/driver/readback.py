@@ -1,6 +1,7 @@
 """Compares what the kernel has of our table with what schema and program ask for (pure)."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.program.chain import Chain, ChainType, Hook
@@ -31,20 +32,30 @@ def hook_of(held: ChainHook | None) -> Hook | None:
     return Hook(held.number, held.priority, ChainType(held.type))
 
 
-def same_chains(
+class TableDeviation(NamedTuple):
+    """What differs in a table. kind: `table`, `sets`, `chains`, `rules` or `elements`. detail: one line for users."""
+
+    kind: str
+    detail: str
+
+
+def chain_deviation(
     wanted: Iterable[Chain], hooks: Mapping[str, Hook | None], rules: Mapping[str, list[KernelRule]]
-) -> bool:
-    """Returns whether the kernel has exactly these chains with exactly these rules."""
-    chains = tuple(wanted)
-    if {chain.name: chain.hook for chain in chains} != dict(hooks):
-        return False
-    for chain in chains:
-        held = rules.get(chain.name, [])
+) -> TableDeviation | None:
+    """Returns the first difference from exactly these chains with exactly these rules; None if the kernel has those."""
+    chains = {chain.name: chain for chain in wanted}
+    for name in sorted(chains.keys() | hooks.keys()):
+        if name not in hooks or name not in chains:
+            return TableDeviation("chains", f"chain {name} is {'gone' if name in chains else 'not ours'}")
+        chain, held = chains[name], rules.get(name, [])
+        if chain.hook != hooks[name]:
+            return TableDeviation("chains", f"chain {name} is at another hook")
         if len(held) != len(chain.rules):
-            return False
-        if not all(_same_rule(want, have) for want, have in zip(chain.rules, held, strict=True)):
-            return False
-    return True
+            return TableDeviation("rules", f"chain {name} has {len(held)} rules, not {len(chain.rules)}")
+        for number, (want, have) in enumerate(zip(chain.rules, held, strict=True), 1):
+            if not _same_rule(want, have):
+                return TableDeviation("rules", f"rule {number} of chain {name} is another one")
+    return None
 
 
 def _same_rule(wanted: Rule, held: KernelRule) -> bool:

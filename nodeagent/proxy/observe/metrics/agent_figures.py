@@ -7,12 +7,14 @@ from typing import Protocol
 
 from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Problem
-from nodeagent.model.reports import CleaningReport, MapFill, NodeReport, PassReport, PurgeReport
+from nodeagent.model.reports import CleaningReport, DriftReport, MapFill, NodeReport, PassReport, PurgeReport
 from nodeagent.proxy.observe.metrics.node_figures import node_figures
 from nodeagent.runtime.figures.instruments import Histogram, Instrument, counter, exponential, gauge
 
 COMMIT_SECONDS = exponential(0.0001, 2, 18)
 """0.1 ms to 13 s: a change of one endpoint takes a third of a millisecond, the first load of a big cluster seconds."""
+_KINDS_OF_TABLES = ("table", "sets", "chains", "rules", "elements")
+_OTHER_KINDS = (("interface", "link"), ("interface", "addresses"), ("interface", "routes"), ("sysctl", "value"))
 LAG_SECONDS = exponential(0.001, 2, 12)
 
 
@@ -63,11 +65,19 @@ class AgentFigures:
         )
         self._drift = counter("nodeagent_drift_found_total", "Foreign changes that were found", "object")
         self._repairs = counter("nodeagent_repairs_total", "Foreign changes that were repaired", "object")
+        self._audit_drift = counter(
+            "nodeagent_audit_drift_total", "Drift that an audit found and the kernel had not reported", "object", "kind"
+        )
         self._lag = Histogram("nodeagent_event_loop_lag_seconds", "How late the event loop was", LAG_SECONDS)
         self._forgotten = counter(
             "nodeagent_affinity_forgotten_total", "Clients of endpoints that left, forgotten", "ip_family"
         )
         self._unrepaired = Counter[str]()
+        for kind in _KINDS_OF_TABLES:
+            for family in Family:
+                self._audit_drift.set(0.0, family.value, kind)
+        for what, kind in _OTHER_KINDS:
+            self._audit_drift.set(0.0, what, kind)
         for what in (*(family.value for family in Family), "interface"):
             self._drift.set(0.0, what)
             self._repairs.set(0.0, what)
@@ -97,12 +107,17 @@ class AgentFigures:
         """Called when stale affinity has been deleted."""
         self._forgotten.add(report.family.value, by=report.forgotten)
 
+    def drift_found(self, report: DriftReport) -> None:
+        """Called when something is not as programmed any more."""
+        if not report.reported:
+            self._audit_drift.add(report.object, report.kind)
+
     def conntrack_cleaned(self, report: CleaningReport) -> None:
         """Does nothing: walks over tracked flows are among kube-proxy's metrics."""
 
     def instruments(self) -> Iterator[Instrument]:
         yield from (self._build, self._commit, self._elements, self._messages, self._new_tables, self._waited)
-        yield from (self._drift, self._repairs, self._lag, self._forgotten)
+        yield from (self._drift, self._repairs, self._audit_drift, self._lag, self._forgotten)
         now, views = self._clock(), self._views
         oldest = views.oldest_change()
         age = 0.0 if oldest is None else max(0.0, now - oldest)

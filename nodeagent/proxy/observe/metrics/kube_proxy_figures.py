@@ -12,7 +12,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import FrontendKind, ServiceState, Unserved
 from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.model.objects import ANNOTATION_TRIGGER_TIME, EndpointSlice
-from nodeagent.model.reports import CleaningReport, PassReport, PurgeReport
+from nodeagent.model.reports import CleaningReport, DriftReport, PassReport, PurgeReport
 from nodeagent.proxy.observe.health import HEALTHZ, LIVEZ
 from nodeagent.proxy.observe.metrics.change_figures import PREFIX, ChangeFigures
 from nodeagent.runtime.figures.instruments import Histogram, Instrument, counter, exponential, gauge, linear
@@ -112,6 +112,9 @@ class KubeProxyFigures:
 
     def affinity_purged(self, report: PurgeReport) -> None:
         """Does nothing: affinity is among our own metrics."""
+
+    def drift_found(self, report: DriftReport) -> None:
+        """Does nothing: kube-proxy has no such metric."""
 
     def instruments(self) -> Iterator[Instrument]:
         yield from (self._sync, self._full, self._partial, self._programming, self._last)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nodeagent.model.addresses import Family, Protocol
-from nodeagent.proxy.dataplane.driver.belief import Belief, Contents, matches_outline
+from nodeagent.proxy.dataplane.driver.belief import Belief, Contents, outline_deviation
 from nodeagent.proxy.dataplane.image.image import TableImage, empty_image, frontend_key, packed_class
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import ProgramOptions
@@ -65,37 +65,43 @@ def believed(image: TableImage) -> Belief:
     return Belief(image, exists=True, usable=True, program_right=True, handle=7)
 
 
+def kind_of(outline: Contents) -> str | None:
+    """Of what differs from what is served."""
+    found = outline_deviation(outline, SPECS, FAMILY, OPTIONS, believed(served()))
+    return None if found is None else found.kind
+
+
 COUNTED = pytest.mark.parametrize("counted", [True, False], ids=["counted", "not counted"])
 
 
 @COUNTED
 def test_a_table_as_believed_is_undisturbed(*, counted: bool) -> None:
-    assert matches_outline(in_kernel(served(), counted=counted), SPECS, FAMILY, OPTIONS, believed(served()))
+    assert outline_deviation(in_kernel(served(), counted=counted), SPECS, FAMILY, OPTIONS, believed(served())) is None
 
 
 @COUNTED
 def test_an_element_less_is_noticed(*, counted: bool) -> None:
     outline = in_kernel(empty_image(schema.DATA_SETS), counted=counted)
 
-    assert not matches_outline(outline, SPECS, FAMILY, OPTIONS, believed(served()))
+    assert kind_of(outline) == "elements"
 
 
 def test_a_verdict_less_is_noticed_where_the_kernel_does_not_count() -> None:
     outline = in_kernel(served(), counted=False)
     outline.verdicts = outline.verdicts | {schema.DISPATCH: {}}
 
-    assert not matches_outline(outline, SPECS, FAMILY, OPTIONS, believed(served()))
+    assert kind_of(outline) == "elements"
 
 
 def test_a_set_that_was_neither_counted_nor_read_proves_nothing() -> None:
     outline = in_kernel(served(), counted=False)
     outline.image = {}
 
-    assert not matches_outline(outline, SPECS, FAMILY, OPTIONS, believed(served()))
+    assert kind_of(outline) == "elements"
 
 
 def test_a_table_made_anew_is_noticed() -> None:
     outline = in_kernel(served(), counted=True)
     outline.header = replace(outline.header, handle=8)
 
-    assert not matches_outline(outline, SPECS, FAMILY, OPTIONS, believed(served()))
+    assert kind_of(outline) == "table"

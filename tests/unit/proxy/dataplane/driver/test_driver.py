@@ -10,7 +10,7 @@ import pytest
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
-from nodeagent.model.reports import PurgeReport
+from nodeagent.model.reports import DriftReport, PurgeReport
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.driver import TableDriver
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
@@ -71,6 +71,7 @@ class EmptyKernel:
 
 class Silent:
     def affinity_purged(self, report: PurgeReport) -> None: ...
+    def drift_found(self, report: DriftReport) -> None: ...
 
 
 def driver_of(kernel: EmptyKernel) -> TableDriver:

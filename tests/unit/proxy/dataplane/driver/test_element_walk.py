@@ -1,8 +1,14 @@
-"""Everything is compared in good time after somebody's change, a little at every step, and nothing without one."""
+"""Everything is compared in good time after somebody's change, and every few minutes without one, a little at every step."""
 
 import pytest
 
-from nodeagent.proxy.dataplane.driver.element_walk import FEWEST_KEYS, MOST_KEYS, WALK_SECONDS, ElementWalk
+from nodeagent.proxy.dataplane.driver.element_walk import (
+    AUDIT_SECONDS,
+    FEWEST_KEYS,
+    MOST_KEYS,
+    WALK_SECONDS,
+    ElementWalk,
+)
 from nodeagent.proxy.dataplane.image.image import TableImage
 
 NAMES = ("frontends", "backends", "hairpin")
@@ -21,7 +27,7 @@ def image(frontends: int, backends: int) -> TableImage:
 def walked(walk: ElementWalk, held: TableImage, steps: int, start: float = 0.0) -> list[dict[str, set[bytes]]]:
     taken = []
     for step in range(steps):
-        slices = walk.take(held, start + step * TICK)
+        slices = walk.take(held, start + step * TICK).elements
         assert all(held[name][key] == value for name, elements in slices.items() for key, value in elements.items())
         taken.append({name: set(elements) for name, elements in slices.items()})
     return taken
@@ -52,7 +58,7 @@ def test_a_slice_has_its_bound_however_long_nobody_asked() -> None:
     walk, held = ElementWalk(NAMES), image(0, 50_000)
     walk.restart()
     walk.take(held, 0.0)
-    assert sum(map(len, walk.take(held, 1000.0).values())) == MOST_KEYS
+    assert sum(map(len, walk.take(held, 1000.0).elements.values())) == MOST_KEYS
 
 
 def test_what_others_do_behind_the_walk_is_met_the_next_time_round() -> None:
@@ -76,3 +82,36 @@ def test_elements_that_went_meanwhile_are_left_out_and_new_ones_met_after_the_ne
 
     walk.restart()
     assert union(walked(walk, held, 50))["backends"] == set(held["backends"])
+
+
+@pytest.mark.parametrize(("frontends", "backends"), [(0, 0), (10, 30), (11_000, 110_000)])
+def test_a_round_of_everything_begins_by_itself_again_and_again(frontends: int, backends: int) -> None:
+    """Its outline once, each element once, evenly over most of its time."""
+    walk, held = ElementWalk(NAMES), image(frontends, backends)
+    steps = round(AUDIT_SECONDS / TICK)
+    slices = [walk.take(held, step * TICK) for step in range(3 * steps)]
+
+    assert not any(part.elements or part.outline for part in slices[:steps]), "all has just been written or read"
+    assert [step for step, part in enumerate(slices) if part.outline] == [steps, 2 * steps]
+    for begin in (steps, 2 * steps):
+        taken = [
+            (name, key)
+            for part in slices[begin : begin + steps]
+            for name in part.elements
+            for key in part.elements[name]
+        ]
+        assert sorted(taken) == sorted((name, key) for name in NAMES for key in held[name])
+    most = max((len(elements) for part in slices for elements in part.elements.values()), default=0)
+    assert most <= max(FEWEST_KEYS, (frontends + backends) * TICK / AUDIT_SECONDS * 1.25 + 1)
+
+
+def test_a_change_hurries_the_round_that_is_under_way() -> None:
+    walk, held = ElementWalk(NAMES), image(0, 110_000)
+    begin = round(AUDIT_SECONDS / TICK)
+    for step in range(begin + 100):
+        walk.take(held, step * TICK)
+    walk.restart()
+    slices = walked(walk, held, round(2 * WALK_SECONDS / TICK) + 10, start=(begin + 100) * TICK)
+
+    assert union(slices)["backends"] == set(held["backends"])
+    assert slices[-1] == {}

@@ -1,0 +1,126 @@
+"""What the audit of the kernel's state costs: processor time, and how long a step holds the event loop.
+
+    python tests/bench/audit.py [--services 10000] [--endpoints 10] [--seconds 60]      (as root; in a network namespace of its own)
+
+Both families have so many Services. For `seconds` the tables are looked at as an agent looks at plain ones; what a round does once, the
+outline of a table and the service interface, is measured by itself.
+"""
+
+import argparse
+import asyncio
+import ctypes
+import sys
+import time
+from collections.abc import Awaitable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from nodeagent.daemon.agent import PLAIN_GUARD_SECONDS  # noqa: E402
+from nodeagent.model.addresses import Family, Protocol  # noqa: E402
+from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState  # noqa: E402
+from nodeagent.model.names import ObjectKey, ServicePortName  # noqa: E402
+from nodeagent.model.reports import DriftReport, PurgeReport  # noqa: E402
+from nodeagent.proxy.dataplane.driver.belief import Ownership  # noqa: E402
+from nodeagent.proxy.dataplane.driver.driver import TableDriver  # noqa: E402
+from nodeagent.proxy.dataplane.driver.element_walk import AUDIT_SECONDS  # noqa: E402
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset  # noqa: E402
+from nodeagent.proxy.dataplane.interface import ServiceInterface  # noqa: E402
+from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions  # noqa: E402
+
+_CLONE_NEWNET = 0x40000000
+
+
+class _Listener:
+    def affinity_purged(self, report: PurgeReport) -> None:
+        """No client has learned anything here."""
+
+    def drift_found(self, report: DriftReport) -> None:
+        raise AssertionError(f"nothing was changed: {report}")
+
+
+def service(index: int, endpoints: int) -> ServiceState:
+    key = ObjectKey("default", f"svc-{index}")
+    name = ServicePortName(key, "http", Protocol.TCP)
+    vips = {Family.IPV4: f"172.16.{index >> 8}.{index & 255}", Family.IPV6: f"fd00:96::1:{index:x}"}
+    pods = {
+        Family.IPV4: [
+            f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(index * endpoints, (index + 1) * endpoints)
+        ],
+        Family.IPV6: [
+            f"fd00:10::{n >> 16:x}:{n & 0xFFFF:x}" for n in range(index * endpoints, (index + 1) * endpoints)
+        ],
+    }
+    frontends = tuple(
+        Frontend(
+            FrontendKind.CLUSTER_IP, family, vips[family], Protocol.TCP, 80, name,
+            Route(tuple(Backend(pod, 8080) for pod in pods[family])),
+        )
+        for family in Family
+    )  # fmt: skip
+    return ServiceState(key, cluster_ips=tuple(vips.values()), frontends=frontends)
+
+
+async def timed(work: Awaitable[object]) -> tuple[float, float]:
+    """Seconds of processor time, and on the clock."""
+    processor, clock = time.process_time(), time.perf_counter()
+    await work
+    return time.process_time() - processor, time.perf_counter() - clock
+
+
+async def measure(services: int, endpoints: int, seconds: float) -> None:
+    states = {state.key: state for state in (service(index, endpoints) for index in range(services))}
+    node = NodeState(("172.16.0.0/12", "fd00:96::/108"), ("10.0.0.0/8", "fd00:10::/32"), ())
+    netlink, interface = Ruleset(), ServiceInterface()
+    options = ProgramOptions(PodDetection.CIDR)
+    drivers = [TableDriver(family, netlink, options, Ownership.PLAIN, _Listener()) for family in Family]
+    for driver in drivers:
+        await driver.sync(states, node)
+    await interface.sync(frozenset(vip for state in states.values() for vip in state.cluster_ips))
+    walks = [driver._others._walk for driver in drivers]
+    for driver, walk in zip(drivers, walks, strict=True):
+        await driver.changed_by_others()
+        walk._begun = time.monotonic() - AUDIT_SECONDS  # a round begins at the next look
+    outline = [await timed(driver.changed_by_others()) for driver in drivers]
+    longest, looks = 0.0, round(seconds / PLAIN_GUARD_SECONDS)
+    began = time.process_time()
+    for _ in range(looks):
+        begun = time.process_time()
+        for driver in drivers:
+            assert not await driver.changed_by_others()
+        longest = max(longest, time.process_time() - begun)
+        await asyncio.sleep(PLAIN_GUARD_SECONDS)
+    with_slices = time.process_time() - began
+    for walk in walks:
+        walk._sets, walk._keys, walk._begun = [], iter(()), time.monotonic()
+    began = time.process_time()
+    for _ in range(looks):
+        for driver in drivers:
+            assert not await driver.changed_by_others()
+        await asyncio.sleep(PLAIN_GUARD_SECONDS)
+    without = time.process_time() - began
+    addresses = await timed(interface.audit())
+    once = sum(spent for spent, _ in outline) + addresses[0]
+    share = 0.8 * (with_slices - without) / seconds + once / AUDIT_SECONDS
+    print(f"elements                        {sum(fill.elements for driver in drivers for fill in driver.fills)}")
+    print(f"looks with slices, of a core    {with_slices / seconds:.2%}, without {without / seconds:.2%}")
+    print(f"longest look, both families     {longest * 1000:.1f} ms of processor time")
+    print(f"outlines                        {', '.join(f'{spent * 1000:.1f} ms' for spent, _ in outline)}")
+    print(f"service interface               {addresses[0] * 1000:.0f} ms, in a thread")
+    print(f"the audit, of a core            {share:.2%} (a round of {AUDIT_SECONDS:.0f} s)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--services", type=int, default=10_000)
+    parser.add_argument("--endpoints", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    chosen = parser.parse_args()
+    if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET):
+        sys.exit("a network namespace cannot be made: run as root")
+    asyncio.run(measure(chosen.services, chosen.endpoints, chosen.seconds))
+
+
+if __name__ == "__main__":
+    main()
