@@ -12,6 +12,8 @@ from typing import Any
 
 NODEAGENT = (sys.executable, "-m", "nodeagent")
 
+FORWARD_NOTHING = "table inet shut { chain f { type filter hook forward priority 0; policy drop; }; }"
+
 
 def states(done: "subprocess.CompletedProcess[str]") -> dict[str, str]:
     return {one["node"]: one["state"] for one in json.loads(done.stdout)["nodes"]}
@@ -24,19 +26,19 @@ def test_all_are_well(shared: Any) -> None:
 
 
 def test_one_node_has_a_fault(shared: Any, eventually: Callable[..., None]) -> None:
-    shared.do("exec", "node-2", "--", "sysctl", "-qw", "net.ipv4.ip_forward=0")
+    shared.do("exec", "node-2", "--", "nft", FORWARD_NOTHING)
     try:
         for command in (("explain",), ("check",)):
             done = shared.outside(*command, "--all-nodes")
             first, _, _, worst, best = done.stdout.splitlines()
             assert done.returncode == 1
             assert " on node-2, because " in first
-            assert "net.ipv4.ip_forward is 0" in done.stdout
+            assert "inet shut, chain f" in done.stdout
             assert (worst.split()[0], best.split()[:2]) == ("node-2", ["node-1", "healthy"])
         assert shared.outside("explain", "--all-nodes", "-o", "name").stdout == "node-2\n"
         assert shared.outside("explain", "--node", "node-1").returncode == 0
     finally:
-        shared.do("exec", "node-2", "--", "sysctl", "-qw", "net.ipv4.ip_forward=1")
+        shared.do("exec", "node-2", "--", "nft", "delete table inet shut")
     eventually(lambda: shared.outside("problems", "--all-nodes").returncode == 0)
 
 

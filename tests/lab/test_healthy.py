@@ -7,6 +7,8 @@ import pytest
 
 NODEAGENT = (sys.executable, "-m", "nodeagent")
 
+FORWARD_NOTHING = "table inet shut { chain f { type filter hook forward priority 0; policy drop; }; }"
+
 
 @pytest.mark.parametrize(
     "command",
@@ -20,12 +22,12 @@ def test_the_first_line_says_healthy(shared: Any, command: tuple[str, ...]) -> N
 
 def test_a_fault_is_seen_and_its_end(shared: Any) -> None:
     """The control."""
-    shared.do("exec", "node-1", "--", "sysctl", "-qw", "net.ipv4.ip_forward=0")
+    shared.do("exec", "node-1", "--", "nft", FORWARD_NOTHING)
     try:
         for command in (("check",), ("explain", "echo")):
             outcome = shared.run("exec", "node-1", "--", *NODEAGENT, *command)
             assert outcome.status == 1
-            assert "net.ipv4.ip_forward is 0" in outcome.output.partition("\n")[0]
+            assert "inet shut, chain f" in outcome.output.partition("\n")[0]
     finally:
-        shared.do("exec", "node-1", "--", "sysctl", "-qw", "net.ipv4.ip_forward=1")
+        shared.do("exec", "node-1", "--", "nft", "delete table inet shut")
     assert shared.do("exec", "node-1", "--", *NODEAGENT, "explain", "echo").startswith("healthy")
