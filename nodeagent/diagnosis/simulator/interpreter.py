@@ -46,8 +46,7 @@ class Interpreter:
         self._bridge_of = {host: bridge for bridge, hosts in (bridges or {}).items() for host in hosts}
         self._chains = {chain.name: chain for chain in program.chains}
         bound = frozenset((pack_address(address), protocol, port) for address, protocol, port in sockets)
-        local = frozenset(map(pack_address, local_addresses))
-        self._sets = Sets(specs, image, program.verdicts, local, bound)
+        self._sets = Sets(specs, image, program.verdicts, frozenset(local_addresses), bound)
 
     def outcomes(self, packet: Packet) -> tuple[Outcome, ...]:
         """Returns all possible outcomes for the packet; the probabilities add up to 1.

@@ -40,13 +40,13 @@ class ChoiceNeeded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sets:
-    """The data of lookups. verdicts: verdict map → key → chain. local: the node's addresses, packed. sockets: (packed
+    """The data of lookups. verdicts: verdict map → key → chain. local: the node's addresses. sockets: (packed
     address, protocol, port)."""
 
     specs: Mapping[str, SetSpec]
     image: TableImage
     verdicts: Mapping[str, Mapping[bytes, str]]
-    local: Container[bytes]
+    local: Container[str]
     sockets: frozenset[tuple[bytes, int, int]] = frozenset()
 
 
@@ -109,7 +109,7 @@ class Machine:
 
     def is_local(self, address: str) -> bool:
         """Returns whether the node has the address."""
-        return pack_address(address) in self.sets.local
+        return address in self.sets.local
 
     def _load(
         self,

@@ -52,6 +52,7 @@ class KernelRoutes:
         self._socket = NetlinkSocket(socket.NETLINK_ROUTE)
         self._links: dict[str, rtnetlink.Link] | None = None
         self._silent: dict[tuple[str, str], bool] = {}
+        self._sockets: dict[str, list[tuple[str, int, str]]] = {}
         self._bridges = Bridges(self._socket)
 
     def __enter__(self) -> Self:
@@ -95,7 +96,17 @@ class KernelRoutes:
             return not exactly
         v4, v6, state = _SOCKET_TABLES[protocol]
         names = (v6,) if family_of(address) is Family.IPV6 else (v4, v6)
-        return any(_waits(NET / name, address, port, state, exactly=exactly) for name in names)
+        return any(
+            number == port and found == state and _covers(place, address, exactly=exactly)
+            for name in names
+            for place, number, found in self._sockets_in(name)
+        )
+
+    def _sockets_in(self, table: str) -> list[tuple[str, int, str]]:
+        """Returns address, port and state of each socket, read once: the kernel takes milliseconds for a table."""
+        if table not in self._sockets:
+            self._sockets[table] = _sockets_of(NET / table)
+        return self._sockets[table]
 
     def between(self, interface: str, family: Family) -> Between:
         """Returns how packets go between two hosts behind the same interface.
@@ -353,17 +364,17 @@ def _setting(path: str) -> int | None:
         return None
 
 
-def _waits(table: Path, address: str, port: int, state: str, *, exactly: bool) -> bool:
+def _sockets_of(table: Path) -> list[tuple[str, int, str]]:
     try:
         lines = table.read_text().splitlines()[1:]
     except OSError:
-        return False
+        return []
+    found = []
     for line in lines:
-        _, local, _, found, *_ = line.split()
+        _, local, _, state, *_ = line.split()
         place, _, number = local.partition(":")
-        if int(number, 16) == port and found == state and _covers(place, address, exactly=exactly):
-            return True
-    return False
+        found.append((place, int(number, 16), state))
+    return found
 
 
 def _covers(place: str, address: str, *, exactly: bool) -> bool:

@@ -67,9 +67,10 @@ def read_elements(form: ElementForm, messages: Iterable[memoryview]) -> ElementD
     values: dict[bytes, bytes] = {}
     ends: list[bytes] = []
     in_halves = form.in_halves
+    plain = not (form.interval or form.commented or form.counted)
     for message in messages:
         body = attribute_map(message).get(NFTA_SET_ELEM_LIST_ELEMENTS)
-        if body is None:
+        if body is None or (plain and _add_plain(form, body, dump)):
             continue
         for _, element in attributes(body):
             parts = attribute_map(element)
@@ -133,6 +134,34 @@ def _list_of(message: memoryview) -> memoryview:
             return message[offset + _HEAD : offset + length]
         offset += max(_HEAD, length + 3 & ~3)
     return message[:0]
+
+
+def _add_plain(form: ElementForm, body: memoryview, dump: ElementDump) -> bool:
+    """Adds elements that are nothing but a key, and a value in a map: in a tenth of the time. Returns False, without a change, if any
+    has another part."""
+    shape, before, between = _plain_shape(form)
+    if len(body) % shape.size:
+        return False
+    found = list(shape.iter_unpack(body))
+    if any(head != before or middle != between for head, _, middle, _ in found):
+        return False
+    known = len(dump.elements)
+    dump.elements.update((key, value) for _, key, _, value in found)
+    dump.duplicates += len(found) - (len(dump.elements) - known)
+    return True
+
+
+@cache
+def _plain_shape(form: ElementForm) -> tuple[struct.Struct, bytes, bytes]:
+    """Returns the layout of such an element (what is before its key, the key, what is before its value, the value), and the bytes
+    before key and value."""
+    before, after_key = _heads(uapi.NFTA_SET_ELEM_KEY, form.key_length), b"\0" * (-form.key_length % 4)
+    between = after_key + (_heads(uapi.NFTA_SET_ELEM_DATA, form.value_length) if form.is_map else b"")
+    behind = -form.value_length % 4
+    size = _HEAD + len(before) + form.key_length + len(between) + form.value_length + behind
+    before = ATTRIBUTE.pack(size, uapi.NFTA_LIST_ELEM) + before
+    shape = struct.Struct(f"={len(before)}s{form.key_length}s{len(between)}s{form.value_length}s{behind}x")
+    return shape, before, between
 
 
 def _is_end(parts: Mapping[int, memoryview]) -> bool:
