@@ -169,7 +169,7 @@ def _settled(access: Access, key: ObjectKey, port: str, client: str, *, probe: b
     for look in range(SETTLING_LOOKS):
         view = look_at_node(access, key)
         kernel = _kernel(view, key if look == 0 else None)
-        followed = FollowedConnections() if kernel is None or not probe else _followed(view, key, client)
+        followed = FollowedConnections() if kernel is None or not probe else _followed(view, kernel, key, client)
         faults = () if kernel is None else _faults(view)
         explanation = explain(
             view,
@@ -195,7 +195,7 @@ def _all(access: Access, client: str, *, probe: bool, output: str, brief: bool) 
     view = look_at_node(access)
     kernel = _kernel(view)
     faults = () if kernel is None else _faults(view)
-    followed = FollowedConnections() if kernel is None else _followed(view)
+    followed = FollowedConnections() if kernel is None else _followed(view, kernel)
     found = explain_all(
         view, kernel, client=client, probe=probe, missing=_missing(view), faults=faults, followed=followed
     )
@@ -338,13 +338,16 @@ def _faults(view: NodeView) -> tuple[NodeFault, ...]:
         return ()
 
 
-def _followed(view: NodeView, key: ObjectKey | None = None, client: str = "") -> FollowedConnections:
+def _followed(
+    view: NodeView, kernel: Sequence[KernelView], key: ObjectKey | None = None, client: str = ""
+) -> FollowedConnections:
     """Connections to a Service, or to some of all, that do not get through this node; none where this process may not look."""
     state = None if key is None else view.states.get(key)
+    tables = {table.family: table.reading for table in kernel}
     try:
         if key is None:
-            return follow_services(view.families)
-        return FollowedConnections() if state is None else follow_service(state, client)
+            return follow_services(tables)
+        return FollowedConnections() if state is None else follow_service(state, client, tables)
     except (DataplaneError, OSError) as error:
         return FollowedConnections(unseen=(f"connections were not followed: {error}",))
 

@@ -9,19 +9,19 @@ from nodeagent.cli.show import patiently
 from nodeagent.diagnosis.explain.kernel import InKernel, KernelFrontend, TableState
 from nodeagent.diagnosis.tables.deviation import deviations_of_service
 from nodeagent.diagnosis.tables.inspection import ProgrammedFrontend, programmed_frontends
+from nodeagent.diagnosis.trace.table_reading import TableReading, read_contents
 from nodeagent.model.addresses import Family, endpoint_text, unpack_address
 from nodeagent.model.frontend import Frontend, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.proxy.dataplane.conntrack_flows import tracked_flows
 from nodeagent.proxy.dataplane.driver.belief import Contents, Ownership, belief_from
-from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable, present_specs
+from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.image.affinity import affinity_id
 from nodeagent.proxy.dataplane.image.image import Elements, TableImage, class_of, empty_image
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 from nodeagent.proxy.dataplane.program.program import build_program
-from nodeagent.proxy.dataplane.program.schema import SetSpec
 
 
 class KernelView:
@@ -36,7 +36,8 @@ class KernelView:
         self._only = None if only is None else str(only)
         self._wants_affinity = affinity
         self.affinity: Elements = {}
-        self.contents, self.specs = patiently(self._read)
+        self.reading = patiently(self._read)
+        self.contents = None if self.reading is None else self.reading.contents
         self.state = self._state(program)
         self._by_service: dict[str, list[ProgrammedFrontend]] = {}
         if self.state in (TableState.RIGHT, TableState.CHANGED) and self.contents is not None:
@@ -49,25 +50,23 @@ class KernelView:
         usable = self.contents is not None and self.state in (TableState.RIGHT, TableState.CHANGED)
         return self.contents.image if usable and self.contents is not None else empty_image(schema.DATA_SETS)
 
-    def _read(self) -> tuple[Contents | None, dict[str, SetSpec]]:
+    def _read(self) -> TableReading | None:
         with closing(Ruleset()) as ruleset:
-            specs = present_specs(ruleset, self.family)
-            table = KernelTable(ruleset, self.family, specs, only=self._only)
-            contents = table.read()
-            if self._wants_affinity and contents is not None and contents.fits(specs, self.family):
-                learned = table.affinity()
+            found = read_contents(ruleset, self.family, self._only)
+            if self._wants_affinity and found is not None and found.contents.fits(found.specs, self.family):
+                learned = KernelTable(ruleset, self.family, found.specs).affinity()
                 self.affinity = {} if learned is None else learned.elements
-        return contents, specs
+        return found
 
     def _state(self, program: ProgramOptions | None) -> TableState:
-        contents = self.contents
-        if contents is None:
+        if self.reading is None:
             return TableState.MISSING
-        if not contents.fits(self.specs, self.family):
+        contents, specs = self.reading.contents, self.reading.specs
+        if not contents.fits(specs, self.family):
             return TableState.FOREIGN
         if program is None:
             return TableState.RIGHT if _has_rules(contents, self.family) else TableState.CHANGED
-        belief = belief_from(contents, self.specs, self.family, program, Ownership.PLAIN)
+        belief = belief_from(contents, specs, self.family, program, Ownership.PLAIN)
         return TableState.RIGHT if belief.program_right else TableState.CHANGED
 
     def of_service(

@@ -32,6 +32,7 @@ from nodeagent.diagnosis.trace.sampled_ways import (
     ways_to_places,
     ways_to_services,
 )
+from nodeagent.diagnosis.trace.table_reading import TableReading
 from nodeagent.model.addresses import Family, endpoint_text, family_of
 from nodeagent.model.frontend import FrontendKind, ServiceState
 from nodeagent.model.names import ObjectKey
@@ -65,18 +66,21 @@ def _fault(found: Finding) -> NodeFault:
     return NodeFault(what, f"{found.check}: {found.detail}", found.cure, found.family, found.total)
 
 
-def follow_service(state: ServiceState, client: str) -> FollowedConnections:
-    """Connections to the ClusterIPs of a Service. client: a pod's address; empty: this node and one of its pods. Raises
-    DataplaneError, OSError."""
+def follow_service(
+    state: ServiceState, client: str, known: Mapping[Family, TableReading | None]
+) -> FollowedConnections:
+    """Connections to the ClusterIPs of a Service. client: a pod's address; empty: this node and one of its pods. known:
+    tables that were read already, of this Service at least. Raises DataplaneError, OSError."""
     families = dict.fromkeys(one.family for one in state.frontends)
     wanted = [one for one in families if not client or family_of(client) is one]
-    found = [patiently(partial(_stopped, state, family, client)) for family in wanted]
+    found = [patiently(partial(_stopped, state, family, client, known.get(family))) for family in wanted]
     return _joined(((state.key, way) for ways, _ in found for way in ways), found)
 
 
-def follow_services(families: Collection[Family]) -> FollowedConnections:
-    """Connections to some Services, from this node and one of its pods. Raises DataplaneError, OSError."""
-    found = [patiently(partial(_stopped_of_some, family)) for family in families]
+def follow_services(known: Mapping[Family, TableReading | None]) -> FollowedConnections:
+    """Connections to some Services, from this node and one of its pods. known: the tables as they were read. Raises
+    DataplaneError, OSError."""
+    found = [patiently(partial(_stopped_of_some, family, table)) for family, table in known.items()]
     return _joined((each for ways, _ in found for each in ways), found)
 
 
@@ -89,9 +93,11 @@ def _joined(
     return FollowedConnections(stopped, tuple(dict.fromkeys(note for _, notes in found for note in notes)))
 
 
-def _stopped_of_some(family: Family) -> tuple[list[tuple[ObjectKey, StoppedWay]], tuple[str, ...]]:
+def _stopped_of_some(
+    family: Family, known: TableReading | None
+) -> tuple[list[tuple[ObjectKey, StoppedWay]], tuple[str, ...]]:
     with closing(Ruleset()) as ruleset, KernelRoutes() as routes:
-        node, notes = read_node(ruleset, family, read_others, routes)
+        node, notes = read_node(ruleset, family, read_others, routes, known)
         ways = ways_to_services(node, routes)
     return [
         (_key(each.service), _way_of(one.client, each, meant=not one.is_fault(each)))
@@ -105,9 +111,11 @@ def _key(service_port: str) -> ObjectKey:
     return ObjectKey(namespace, name)
 
 
-def _stopped(state: ServiceState, family: Family, client: str) -> tuple[list[StoppedWay], tuple[str, ...]]:
+def _stopped(
+    state: ServiceState, family: Family, client: str, known: TableReading | None
+) -> tuple[list[StoppedWay], tuple[str, ...]]:
     with closing(Ruleset()) as ruleset, KernelRoutes() as routes:
-        node, notes = read_node(ruleset, family, read_others, routes)
+        node, notes = read_node(ruleset, family, read_others, routes, known)
         own = node.own
         if own is None:
             return [], ()
@@ -118,9 +126,9 @@ def _stopped(state: ServiceState, family: Family, client: str) -> tuple[list[Sto
             ways: tuple[Ways, ...] = (ways_from(client, places, node, routes),)
         else:
             ways = ways_to_places(places, node, routes, list(_pods(state, own, node, routes)))
-        stopped = [
-            _way(one.client, each, node, own, routes, named=bool(client)) for one in ways for each in one.stopped
-        ]
+        if known is not None and known.partial and not client and any(_is_doubtful(one) for one in ways):
+            node, _ = read_node(ruleset, family, read_others, routes)  # other Services are followed too
+        stopped = [_way(one.client, each, node, routes, named=bool(client)) for one in ways for each in one.stopped]
     return stopped, notes
 
 
@@ -144,13 +152,15 @@ def _pods(state: ServiceState, own: OwnTable, node: Node, routes: KernelRoutes) 
             return
 
 
-def _way(
-    client: str, one: LostConnection, node: Node, own: OwnTable, routes: KernelRoutes, *, named: bool
-) -> StoppedWay:
+def _is_doubtful(ways: Ways) -> bool:
+    return not all(one.certain for one in ways.stopped)
+
+
+def _way(client: str, one: LostConnection, node: Node, routes: KernelRoutes, *, named: bool) -> StoppedWay:
     """named: the user named this client; a rule that stops it counts then, also one that is meant for this client alone."""
     meant = False
-    if not (one.certain or named):
-        meant = not ways_from(one.question.source, list(sample_places(own)), node, routes).is_fault(one)
+    if not (one.certain or named) and node.own is not None:
+        meant = not ways_from(one.question.source, list(sample_places(node.own)), node, routes).is_fault(one)
     return _way_of(client, one, meant=meant)
 
 

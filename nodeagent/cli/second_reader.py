@@ -7,12 +7,14 @@ virtual environment they are taken from the system's directory.
 import importlib.util
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program.schema import SetSpec
 
 SYSTEM_PACKAGES = Path("/usr/lib/python3/dist-packages")
 HOW_TO_INSTALL = "install python3-nftables (Debian, Ubuntu) or python3-nftables (Fedora)"
@@ -34,10 +36,12 @@ class SecondReader:
             raise NoSecondReader(f"libnftables cannot be loaded ({error}): install libnftables1") from error
         self._nftables.set_json_output(True)
 
-    def sets_and_maps(self, family: Family) -> list[dict[str, Any]]:
-        """The ruleset of a family, as libnftables-json(5) says. Raises OSError with its words when it cannot list."""
-        short = _FAMILIES[family]
-        return [*self.listed(f"list sets table {short} {schema.TABLE}"), *self.listed(f"list maps {short}")]
+    def sets_and_maps(self, family: Family, specs: Mapping[str, SetSpec]) -> list[dict[str, Any]]:
+        """These sets of our table, as libnftables-json(5) says, each asked for by its name: it takes long for big ones.
+        Raises OSError with its words when it cannot list."""
+        table = f"{_FAMILIES[family]} {schema.TABLE}"
+        kinds = {name: "map" if spec.is_map else "set" for name, spec in specs.items()}
+        return [one for name, kind in kinds.items() for one in self.listed(f"list {kind} {table} {name}")]
 
     def text(self, command: str) -> str:
         """What a command of nft prints, with handles. Raises OSError as above."""

@@ -225,10 +225,12 @@ def _local(facts: Facts, frontends: Sequence[Frontend], accounts: Sequence[Accou
         )
 
 
-def silent_endpoints(facts: Facts) -> Iterator[Finding]:
+def silent_endpoints(facts: Facts, accounts: Sequence[Account]) -> Iterator[Finding]:
     """Yields a finding for each kind of failure that connections from this node to endpoints met."""
+    if not facts.probes:
+        return
     tried = {one.endpoint for one in facts.probes}
-    used = {endpoint_text(one.address, one.port) for one in facts.accounts() if one.used and one.port is not None}
+    used = {endpoint_text(one.address, one.port) for one in accounts if one.used and one.port is not None}
     untried = f"; {len(used - tried)} more were not tried" if tried < used else ""
     for answer, (where_all, verb, what, do) in _PROBED.items():
         those = [one for one in facts.probes if one.answer is answer]
@@ -238,14 +240,14 @@ def silent_endpoints(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 where_all if len(those) == len(facts.probes) else Severity.IMPAIRED,
                 f"{len(names)} of {len(tried)} endpoints {verb}",
-                f"{what}: {endpoints} ({those[0].detail}){untried}{_left_out(facts)}",
+                f"{what}: {endpoints} ({those[0].detail}){untried}{_left_out(facts, accounts)}",
                 do,
             )
 
 
-def _left_out(facts: Facts) -> str:
+def _left_out(facts: Facts, accounts: Sequence[Account]) -> str:
     """Returns that hints exclude further endpoints on this node, in words; empty if they exclude none."""
-    those = [one for one in facts.accounts() if one.cluster in (Reason.OTHER_ZONE, Reason.OTHER_NODE)]
+    those = [one for one in accounts if one.cluster in (Reason.OTHER_ZONE, Reason.OTHER_NODE)]
     if not those:
         return ""
     count = len({(one.address, one.port) for one in those})

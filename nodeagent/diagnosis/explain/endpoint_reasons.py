@@ -5,6 +5,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -21,6 +22,8 @@ from nodeagent.proxy.translate.service_ports import service_ports
 
 class Reason(Enum):
     """Why an endpoint is used or not."""
+
+    __hash__ = object.__hash__  # Enum's own hashes the name, slowly
 
     READY = "ready"
     DRAINING = "terminating, still serving, and none is ready"
@@ -107,62 +110,75 @@ def account_endpoints(service: Service, slices: Collection[EndpointSlice], conte
     ports = service_ports(service, key, [])
     found: list[Account] = []
     for one in slices:
+        origin = _Origin(str(key_of(one)), one.address_type, headless=is_headless_slice(one))
         family = next((each for each in exposed if each.value == one.address_type), None)
         exposure = None if family is None else exposed[family]
         lists = [lists_of(policies, exposure, port.node_port) for port in ports] or [lists_of(policies, None, 0)]
-        matches = slice_ports(one, [port.name for port in ports]) or [PortMatch("", "", (), ())]
+        found_ports = slice_ports(one, [port.name for port in ports]) or [PortMatch("", "", (), ())]
+        keys = [match.key(family) if family is not None and match.numbers else None for match in found_ports]
+        matches = tuple(zip(found_ports, lists, keys, strict=True))
         for endpoint in one.endpoints or ():
-            found.extend(_accounts(one, endpoint, family, tuple(zip(matches, lists, strict=True)), chosen))
+            found.extend(_accounts(origin, endpoint, family, matches, chosen))
     return tuple(found)
 
 
+class _Origin(NamedTuple):
+    """A slice: its name, its type of addresses, and whether it is for names only."""
+
+    name: str
+    address_type: str
+    headless: bool
+
+
 def _accounts(
-    one: EndpointSlice,
+    origin: _Origin,
     endpoint: Endpoint,
     family: Family | None,
-    matches: Sequence[tuple[PortMatch, Lists]],
+    matches: Sequence[tuple[PortMatch, Lists, PortKey | None]],
     chosen: "_Chosen",
 ) -> Iterator[Account]:
+    """matches: with the keys of their endpoints in the translation, where the slice has the port."""
     text = endpoint.addresses[0] if endpoint.addresses else ""
     address = parse_address(text)
-    for match, lists in matches:
-        told = {
-            "address": address or text or "none",
-            "family": one.address_type,
-            "service_port": match.name,
-            "protocol": match.protocol,
-            "slice": str(key_of(one)),
-            "node": endpoint.node_name or "",
-            "zone": endpoint.zone or "",
-            "conditions": conditions_of(endpoint),
-        }
-        if is_headless_slice(one):
-            yield _unused(told, Reason.HEADLESS_SLICE, lists)
-            return
-        if family is None:
-            yield _unused(told, Reason.WRONG_FAMILY, lists)
-            return
-        if address is None or family_of(address) is not family or special_use(address):
-            yield _unused(told, Reason.NO_ADDRESS, lists, (address and special_use(address)) or "")
-            return
-        if not match.numbers:
-            has = ", ".join(match.others) or "none at all"
-            yield _unused(told, Reason.UNMATCHED_PORT, lists, f"it has {has}")
+    use = None if address is None else special_use(address)
+    reason = None
+    if origin.headless:
+        reason = Reason.HEADLESS_SLICE
+    elif family is None:
+        reason = Reason.WRONG_FAMILY
+    elif address is None or family_of(address) is not family or use:
+        reason = Reason.NO_ADDRESS
+
+    def account(
+        match: PortMatch, port: int | None, cluster: Reason | None, local: Reason | None, detail: str
+    ) -> Account:
+        return Account(
+            address or text or "none",
+            port,
+            origin.address_type,
+            match.name,
+            match.protocol,
+            origin.name,
+            endpoint.node_name or "",
+            endpoint.zone or "",
+            conditions_of(endpoint),
+            cluster,
+            local,
+            detail,
+        )
+
+    for match, lists, key in matches:
+        if reason is not None or key is None or address is None:
+            why = reason or Reason.UNMATCHED_PORT
+            has = "" if reason else f"it has {', '.join(match.others) or 'none at all'}"
+            detail = (use or "") if reason is Reason.NO_ADDRESS else has
+            yield account(match, None, why if lists.cluster else None, why if lists.local else None, detail)
+            if reason is not None:
+                return
+            continue
         for number in match.numbers:
-            cluster, local = chosen.reasons(family, match, address, number, endpoint)
-            yield Account(
-                port=number, cluster=cluster if lists.cluster else None, local=local if lists.local else None, **told
-            )
-
-
-def _unused(told: Mapping[str, str], reason: Reason, lists: Lists, detail: str = "") -> Account:
-    return Account(
-        port=None,
-        cluster=reason if lists.cluster else None,
-        local=reason if lists.local else None,
-        detail=detail,
-        **told,
-    )
+            cluster, local = chosen.reasons(key, address, number, endpoint)
+            yield account(match, number, cluster if lists.cluster else None, local if lists.local else None, "")
 
 
 def conditions_of(endpoint: Endpoint) -> str:
@@ -187,11 +203,8 @@ class _Chosen:
         self._told: set[tuple[PortKey, str, int]] = set()
         self._ports: dict[PortKey, _Port] = {}
 
-    def reasons(
-        self, family: Family, match: PortMatch, address: str, number: int, endpoint: Endpoint
-    ) -> tuple[Reason, Reason]:
+    def reasons(self, key: PortKey, address: str, number: int, endpoint: Endpoint) -> tuple[Reason, Reason]:
         """Returns why an entry is or is not in the list for everyone, and in the local one."""
-        key = match.key(family)
         port = self._ports.get(key)
         if port is None:
             port = self._ports[key] = _Port(self._candidates[key], self._policies, self._context)

@@ -44,13 +44,15 @@ _CURES = {
 """What to do about a problem, by its reason."""
 
 
-def findings_of(facts: Facts) -> Iterator[Finding]:
-    """Yields everything that is wrong with a Service on this node, causes before their consequences."""
+def findings_of(facts: Facts, accounts: Sequence[Account]) -> Iterator[Finding]:
+    """Yields everything that is wrong with a Service on this node, causes before their consequences.
+
+    accounts: its endpoints (`Facts.accounts`).
+    """
     yield from misplaced_cluster_ips(facts)
     yield from faults_of_node(facts)
     yield from kernel_findings(facts)
     yield from unusable_ports(facts)
-    accounts = facts.accounts()
     ports = [one for one in facts.ports if not facts.is_answered_here(one)]
     if any(one.endpoints for one in facts.slices):
         for port in filter(is_usable, ports):
@@ -59,7 +61,7 @@ def findings_of(facts: Facts) -> Iterator[Finding]:
         yield no_endpoints(facts)
     yield from chained(facts, accounts)
     yield from stopped_on_the_way(facts)
-    yield from silent_endpoints(facts)
+    yield from silent_endpoints(facts, accounts)
     yield from node_ports(facts)
     yield from _conflicts(facts)
     yield from _clients(facts)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from ipaddress import ip_address, ip_network
 
 from nodeagent.diagnosis.explain.endpoint_reasons import Account
@@ -17,10 +18,14 @@ _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?", re.IGNORECA
 """What a name of DNS may be (RFC 1123, and underscores, as Kubernetes takes them)."""
 
 
+_network = cache(ip_network)
+"""The same few ranges are asked for of every Service."""
+
+
 def chained(facts: Facts, accounts: Sequence[Account]) -> Iterator[Finding]:
     """Endpoints that are addresses of Services: a connection is translated only once."""
     used = list(dict.fromkeys((one.address, one.port) for one in accounts if one.used))
-    ranges = [ip_network(cidr) for cidr in facts.service_ranges]
+    ranges = [_network(cidr) for cidr in facts.service_ranges]
     taken = facts.taken
     ips = [one for one, _ in used if one in taken.cluster_ips or any(ip_address(one) in cidr for cidr in ranges)]
     here = [endpoint_text(address, port) for address, port in used if port and (address, port) in taken.here]
@@ -68,7 +73,7 @@ def is_usable(port: ServicePort) -> bool:
 
 def misplaced_cluster_ips(facts: Facts) -> Iterator[Finding]:
     """Yields ClusterIPs that are addresses of this node, or that a pod may get."""
-    pods = [ip_network(cidr) for cidr in facts.pod_ranges]
+    pods = [_network(cidr) for cidr in facts.pod_ranges]
     for one in () if facts.state is None else facts.state.cluster_ips:
         within = next((cidr for cidr in pods if ip_address(one) in cidr), None)
         what, why = "", ""

@@ -95,7 +95,7 @@ def explain_service(facts: Facts) -> Explanation:
     if facts.port and not facts.ports:
         return _no_such_port(facts)
     accounts = facts.accounts()
-    findings = worst_first(findings_of(facts))
+    findings = worst_first(findings_of(facts, accounts))
     if facts.state is None and facts.ports and not any(one.severity for one in findings):
         findings = (NOT_PROGRAMMED, *findings)
     worst = findings[0].severity if findings else Severity.NOTE

@@ -77,8 +77,10 @@ def deviations_of_service(key: ObjectKey, state: ServiceState, family: Family, f
     desired = DesiredImage(family)
     desired.update({key: state}, found)
     wanted = desired.image
-    keys = {name: sorted(elements) for name, elements in wanted.items() if name not in _OF_ALL}
+    keys = {name: elements.keys() for name, elements in wanted.items() if elements and name not in _OF_ALL}
     delta = diff_keys(keys, wanted, found)
+    if not (delta.puts or delta.deletes):
+        return []
     return [
         _deviation(family, name, each, wanted, found, str(key))
         for name, keys in _touched(delta.puts, delta.deletes)

@@ -9,7 +9,7 @@ from nodeagent.diagnosis.trace.link_programs import programs_on_the_way, read_li
 from nodeagent.diagnosis.trace.others import OtherTable
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.diagnosis.trace.report import Report
-from nodeagent.diagnosis.trace.table_reading import read_own_table
+from nodeagent.diagnosis.trace.table_reading import TableReading, read_own_table
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 
@@ -48,8 +48,13 @@ def _interfaces(question: Question, found: Sequence[Journey], routes: KernelRout
 
 
 def read_node(
-    ruleset: Ruleset, family: Family, read_others: ReadOthers, routes: KernelRoutes
+    ruleset: Ruleset,
+    family: Family,
+    read_others: ReadOthers,
+    routes: KernelRoutes,
+    known: TableReading | None = None,
 ) -> tuple[Node, tuple[str, ...]]:
-    """Returns the node, and notes on what could not be read. Raises DataplaneError, OSError."""
+    """Returns the node, and notes on what could not be read. known: our table, if it was read already. Raises
+    DataplaneError, OSError."""
     others, notes = read_others(ruleset, family)
-    return Node(read_own_table(ruleset, family), others, routes.local_addresses()), notes
+    return Node(read_own_table(ruleset, family, known), others, routes.local_addresses()), notes

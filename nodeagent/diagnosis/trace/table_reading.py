@@ -1,5 +1,9 @@
 """Reads our whole table of one family: rules, elements, learned affinity."""
 
+from collections.abc import Mapping
+
+from msgspec import Struct
+
 from nodeagent.diagnosis.trace.own_table import OwnTable, own_table
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.driver.belief import Contents
@@ -17,16 +21,24 @@ from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_GETSETELEM
 _OF_A_RULE = "__"
 
 
-def read_own_table(ruleset: Ruleset, family: Family) -> OwnTable | None:
-    """Returns the present table; None if it does not exist.
+class TableReading(Struct, frozen=True):
+    """A table, and the generation of the rules before it was read. partial: it may lack the endpoints of other Services."""
+
+    generation: int
+    contents: Contents
+    specs: Mapping[str, SetSpec]
+    partial: bool = False
+
+
+def read_own_table(ruleset: Ruleset, family: Family, known: TableReading | None = None) -> OwnTable | None:
+    """Returns the present table; None if it does not exist. known: is used if the rules did not change since.
 
     Raises KernelUnclear if rules changed meanwhile, DataplaneError for a table that this version cannot read.
     """
-    before = ruleset.generation()
-    found = read_contents(ruleset, family)
+    found = read_contents(ruleset, family, known=known)
     if found is None:
         return None
-    contents, specs = found
+    contents, specs = found.contents, found.specs
     if not contents.fits(specs, family):
         raise DataplaneError(
             f"table nodeagent ({family.value}) is not as this version makes it; an agent that starts replaces it"
@@ -37,16 +49,25 @@ def read_own_table(ruleset: Ruleset, family: Family) -> OwnTable | None:
         if name.startswith(_OF_A_RULE)
     }
     learned = KernelTable(ruleset, family, specs).affinity()
-    if ruleset.generation() != before:
+    if ruleset.generation() != found.generation:
         raise KernelUnclear("the rules change all the time: they could not be read")
     return own_table(family, contents, specs, {} if learned is None else learned.elements, anonymous)
 
 
-def read_contents(ruleset: Ruleset, family: Family) -> tuple[Contents, dict[str, SetSpec]] | None:
-    """Returns the table and its specs, with counters or without; None if it does not exist."""
+def read_contents(
+    ruleset: Ruleset, family: Family, only: str | None = None, known: TableReading | None = None
+) -> TableReading | None:
+    """Returns the table, with counters or without; None if it does not exist.
+
+    only: a Service (`namespace/name`) of which alone endpoints are wanted. known: is returned if the rules did not change
+    since it was read.
+    """
+    generation = ruleset.generation()
+    if known is not None and known.generation == generation:
+        return known
     specs = present_specs(ruleset, family)
-    contents = KernelTable(ruleset, family, specs).read()
-    return None if contents is None else (contents, specs)
+    contents = KernelTable(ruleset, family, specs, only=only).read()
+    return None if contents is None else TableReading(generation, contents, specs, only is not None)
 
 
 def _keys(ruleset: Ruleset, family: Family, name: str, key_length: int) -> tuple[bytes, ...]:
