@@ -4,7 +4,8 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
 
 from nodeagent.model.addresses import Family, family_of, pack_address
 from nodeagent.model.frontend import Backend, ServiceState
@@ -18,6 +19,10 @@ SERVICES = 250
 """The number of Services that are checked each time, one after the other."""
 MOST = 256
 """The number of addresses that are looked up each time."""
+STEP = 1000
+"""The number of endpoints that are compared before other tasks run: a few milliseconds."""
+MOST_COMPARED = 20_000
+"""After this number of endpoints no other Service is begun."""
 CONFIRM_SECONDS = 1.0
 """After this pause, unreachable endpoints are checked again: one that has just left is no longer listed, or its neighbour answers."""
 _PREFIX_BYTES = {Family.IPV4: 3, Family.IPV6: 8}
@@ -54,11 +59,11 @@ class EndpointRouteWatch:
         """Checks the endpoints of the next Services, and those that were unreachable before."""
         if not self._rest.over:
             return
-        chosen = {**self._still(self._lost), **self._chosen()}
+        chosen = {**await self._still(self._lost), **await self._chosen()}
         found = await self._ask(chosen)
         if found.lost:
             await self._pause(CONFIRM_SECONDS)
-            lost = await self._ask(self._still({one: chosen[one] for one in found.lost}))
+            lost = await self._ask(await self._still({one: chosen[one] for one in found.lost}))
             found = EndpointWays(lost.lost, found.closed)
         self._lost = {one: chosen[one] for one in found.lost}
         self.last = found
@@ -73,31 +78,46 @@ class EndpointRouteWatch:
             logger.debug("the routes to endpoints cannot be read: %s", error)
             return EndpointWays()
 
-    def _still(self, endpoints: Mapping[Backend, ObjectKey]) -> dict[Backend, ObjectKey]:
+    async def _still(self, endpoints: Mapping[Backend, ObjectKey]) -> dict[Backend, ObjectKey]:
         """Returns those that are still endpoints of their Service."""
         states = self._states()
-        return {
-            one: key
-            for one, key in endpoints.items()
-            if (state := states.get(key)) is not None and one in _backends(state)
-        }
+        services = dict.fromkeys(endpoints.values())
+        present = ((key, one) for key in services if (state := states.get(key)) is not None for one in _backends(state))
+        return {one: key async for key, one in _in_steps(present) if endpoints.get(one) == key}
 
-    def _chosen(self) -> dict[Backend, ObjectKey]:
+    async def _chosen(self) -> dict[Backend, ObjectKey]:
         """Returns endpoints of the next Services: all on this node, and of the others one for each range."""
-        states, found = self._states(), dict[tuple[object, ...], tuple[Backend, ObjectKey]]()
+        found: dict[tuple[object, ...], tuple[Backend, ObjectKey]] = {}
+        async with aclosing(_in_steps(self._next_endpoints())) as endpoints:
+            async for key, one in endpoints:
+                found.setdefault(_range(one), (one, key))
+                if len(found) >= MOST:
+                    break
+        return dict(found.values())
+
+    def _next_endpoints(self) -> Iterator[tuple[ObjectKey, Backend]]:
+        """Yields the endpoints of the next Services, those of a Service from another one on in each round."""
+        states, compared = self._states(), 0
         if (first_key := next(self._left, None)) is None:
             self._left, self._round = iter(tuple(states)), self._round + 1
             first_key = next(self._left, None)
-        for key in itertools.chain((first_key,), itertools.islice(self._left, SERVICES - 1)):
+        for _, key in zip(range(SERVICES), itertools.chain((first_key,), self._left), strict=False):
             if key is None or (state := states.get(key)) is None:
                 continue
             backends = list(_backends(state))
             first = self._round % len(backends) if backends else 0
-            for one in (*backends[first:], *backends[:first]):
-                found.setdefault(_range(one), (one, key))
-            if len(found) >= MOST:
-                break
-        return dict(itertools.islice(found.values(), MOST))
+            yield from ((key, one) for one in (*backends[first:], *backends[:first]))
+            compared += len(backends)
+            if compared >= MOST_COMPARED:
+                return
+
+
+async def _in_steps(endpoints: Iterable[tuple[ObjectKey, Backend]]) -> AsyncGenerator[tuple[ObjectKey, Backend]]:
+    """Yields them; other tasks run after each STEP of them."""
+    for number, one in enumerate(endpoints, start=1):
+        yield one
+        if number % STEP == 0:
+            await asyncio.sleep(0)
 
 
 def _backends(state: ServiceState) -> Iterator[Backend]:

@@ -1,14 +1,16 @@
 """Which endpoints the agent looks at, and when a way that is lost is a problem."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 
 import pytest
 
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
-from nodeagent.proxy.dataplane.endpoint_route_watch import MOST, EndpointRouteWatch
+from nodeagent.proxy.dataplane import endpoint_route_watch
+from nodeagent.proxy.dataplane.endpoint_route_watch import MOST, STEP, EndpointRouteWatch
 from nodeagent.proxy.dataplane.endpoint_routes import EndpointWays
 
 HERE = Backend("10.244.1.10", 8080, local=True)
@@ -88,3 +90,61 @@ def test_many_services_are_looked_at_in_turn_and_what_is_lost_each_time(count: i
     found = [bool(node.look()) for _ in range(2 * looks)]
     assert any(found)
     assert all(found[found.index(True) :])
+
+
+class Steps:
+    """Runs a look. compared: how many endpoints each step of it compared: another task has its turn between two of them."""
+
+    def __init__(self) -> None:
+        self.compared = Counter[int]()
+        self._step = 0
+
+    def count(self) -> None:
+        self.compared[self._step] += 1
+
+    async def run(self, look: Callable[[], Coroutine[None, None, None]]) -> None:
+        looking = asyncio.create_task(look())
+        while not looking.done():
+            self._step += 1
+            await asyncio.sleep(0)
+        await looking
+
+
+@pytest.mark.parametrize(("services", "endpoints"), [(250, 40), (2, 12_000)])
+def test_no_step_of_the_loop_compares_more_than_its_number_of_endpoints(
+    monkeypatch: pytest.MonkeyPatch, services: int, endpoints: int
+) -> None:
+    steps, range_of = Steps(), endpoint_route_watch._range
+
+    def counted(one: Backend) -> tuple[object, ...]:
+        steps.count()
+        return range_of(one)
+
+    monkeypatch.setattr(endpoint_route_watch, "_range", counted)
+    backends = [Backend(f"10.244.{number >> 8 & 3}.{number & 255}", 8000 + number) for number in range(endpoints)]
+    node = Node(*(state(f"s{number}", *backends) for number in range(services)))
+
+    asyncio.run(steps.run(node.watch.look))
+
+    assert max(steps.compared.values()) <= STEP
+    assert steps.compared.total() > 5 * STEP
+
+
+def test_what_is_lost_is_looked_for_in_steps_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, backends_of = Steps(), endpoint_route_watch._backends
+
+    def counted(of: ServiceState) -> Iterator[Backend]:
+        for one in backends_of(of):
+            steps.count()
+            yield one
+
+    backends = [Backend(f"10.244.2.{number & 255}", 8000 + number, local=True) for number in range(12_000)]
+    node = Node(state("web", *backends))
+    node.lost = {one.address for one in backends}
+    node.meanwhile = lambda: monkeypatch.setattr(endpoint_route_watch, "_backends", counted)
+
+    asyncio.run(steps.run(node.watch.look))
+
+    assert node.asked[0] == node.asked[1] != []
+    assert max(steps.compared.values()) <= STEP
+    assert steps.compared.total() == len(backends)
