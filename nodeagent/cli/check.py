@@ -338,7 +338,6 @@ def _read_twice(ruleset: Ruleset, family: Family, found: TableReading, reader: S
         raise KernelUnclear("the rules change all the time: they could not be read twice alike")
     if wrong:
         return Finding(check, Result.FAILED, f"nft reads something else: {'; '.join(wrong)}")
-    left_out = (
-        f", except {', '.join(map('{0[0]} ({0[1]})'.format, big.items()))}, which are too many to ask" if big else ""
-    )
+    counted = ", ".join(f"{name} ({count})" for name, count in big.items())
+    left_out = f", except {counted}, too many to ask it" if big else ""
     return Finding(check, Result.OK, f"{told}: nft reads the same{left_out}")
