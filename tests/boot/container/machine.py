@@ -1,6 +1,6 @@
 """A Debian machine in a container: systemd as PID 1, and a namespace of a world as its network.
 
-Everything it writes is in memory, in a mount namespace that ends with it; it is killed when the thread that booted it
+Everything it writes is in memory, in a mount namespace that ends with it, unless it has a disk; it is killed when the thread that booted it
 ends, with all its processes. What is left then are empty control groups, which carry our process id and are removed by the next machine.
 """
 
@@ -26,16 +26,17 @@ PATIENCE_SECONDS = 60.0
 ALONE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child")
 """The machine's process 1 outlives systemd-nspawn when that is killed, but not the process namespace around both."""
 BOOT = """
-tree=$1 place=$2 group=$3 namespace=$4
-shift 4
+tree=$1 place=$2 group=$3 namespace=$4 disk=$5
+shift 5
 for groups in /sys/fs/cgroup /sys/fs/cgroup/unified /sys/fs/cgroup/systemd; do
     [ -e $groups/cgroup.procs ] || continue
     mkdir $groups/$group
     echo $$ > $groups/$group/cgroup.procs
 done
 mount -t tmpfs -o mode=755 tmpfs $place
-mkdir $place/changes $place/work $place/root
-mount -t overlay -o lowerdir=$tree,upperdir=$place/changes,workdir=$place/work overlay $place/root
+disk=${disk:-$place}
+mkdir -p $disk/changes $disk/work $place/root
+mount -t overlay -o lowerdir=$tree,upperdir=$disk/changes,workdir=$disk/work overlay $place/root
 exec systemd-nspawn --boot --directory=$place/root --network-namespace-path=$namespace "$@"
 """
 
@@ -47,10 +48,13 @@ class MachineFailed(Exception):
 class Machine:
     """Boots `tree` (which stays as it is) with the network of the namespace at `network`.
 
-    place: an empty directory. binds: directory out here → where the machine sees it.
+    place: an empty directory. binds: directory out here → where the machine sees it. disk: a directory that keeps what it writes,
+    for a machine that boots from it again.
     """
 
-    def __init__(self, tree: Path, place: Path, network: Path, *, binds: Mapping[Path, str]) -> None:
+    def __init__(
+        self, tree: Path, place: Path, network: Path, *, binds: Mapping[Path, str], disk: Path | None = None
+    ) -> None:
         sweep()
         self._console = place.with_name(f"{place.name}.log")
         self._group = f"nodeagent-boot-{os.getpid()}-{secrets.token_hex(3)}"
@@ -67,7 +71,7 @@ class Machine:
         ]
         with self._console.open("wb") as console:
             self._process = subprocess.Popen(
-                [*ALONE, "sh", "-ec", BOOT, "sh", str(tree), str(place), self._group, str(network), *options],
+                [*ALONE, "sh", "-ec", BOOT, "sh", *map(str, (tree, place, self._group, network, disk or "")), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=subprocess.STDOUT,
