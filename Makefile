@@ -215,7 +215,7 @@ wheel: $(VENV)/.installed
 site: $(VENV)/.installed
 	docs/site/build.sh dist/site
 
-# The tree has to be that of the tag vVERSION. Everything but the signature is the same whoever makes it.
+# The tree has to be that of the tag vVERSION. Everything but the signature is the same for everybody.
 release: SYSTEM_PACKAGES += $(DEB_PACKAGES) mmdebstrap gnupg
 release: setup $(VENV)/.installed
 	$(SUDO) env KEY=$(KEY) deploy/release/release.sh "$(VERSION)"

@@ -2,7 +2,7 @@
 # Makes everything that a release has: deploy/release/release.sh VERSION [DIRECTORY]
 #
 # The tree must be the one that the tag vVERSION names, with nothing changed or added. All files but the signature are made of the
-# tag, the locked libraries and Debian's packages alone: whoever runs this again gets the same bytes.
+# tag, the locked libraries and Debian's packages alone: another run gives the same bytes.
 #
 # KEY names the GnuPG key that signs SHA256SUMS. Needs root and what `make deb image site` need; PARTS leaves some of it out.
 set -euo pipefail

@@ -25,7 +25,7 @@ if [ ! -d "$directory" ]; then
     "${PYTHON:-.venv/bin/python}" -m pip --quiet --disable-pip-version-check install --no-compile --no-deps --require-hashes \
         --only-binary :all: --implementation cp --python-version "3.$minor" "${platforms[@]}" \
         --target "$new" --requirement requirements/runtime.txt
-    rm -rf "$new/bin"
+    rm -rf "${new:?}/bin"
     mv "$new" "$directory"
     trap - EXIT
 fi

@@ -21,6 +21,10 @@ RUN_NOT_IMPORTED = {
     "pytest-timeout": "a plugin: pyproject.toml sets `timeout`",
     "hatchling": "builds the package for make wheel and make deb",
     "editables": "of hatchling, for an installation that is this tree",
+    "sphinx": "make site",
+    "myst-parser": "make site: reads Markdown",
+    "furo": "make site: how pages look",
+    "check-jsonschema": "run by tests/repo/test_workflows.py",
 }
 """What development needs and no test imports, with what runs it."""
 LOADED_FROM_THE_SYSTEM = {"nftables": "Debian's python3-nftables, only by `nodeagent check`, where it is there"}

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 DECISIONS = ROOT / "docs" / "decisions"
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "tests/README.md")),
+    *(ROOT / name for name in ("SECURITY.md", "GOVERNANCE.md", "CODE_OF_CONDUCT.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 EXAMPLES = sorted((ROOT / "docs" / "examples").iterdir())
@@ -91,7 +92,7 @@ def test_links_in_the_documents_of_the_package_lead_somewhere(tmp_path: Path) ->
     found = sum(follow_links(document, tmp_path) for document in tmp_path.rglob("*.md"))
     assert found > 100
     assert "[docs/commands.md](docs/commands.md)" in (tmp_path / "README.md").read_text()
-    assert "(CONTRIBUTING.md)" not in (tmp_path / "README.md").read_text()
+    assert "(tests/README.md)" not in (tmp_path / "README.md").read_text()
 
 
 @each_document()

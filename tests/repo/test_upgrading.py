@@ -40,7 +40,9 @@ def unnoted(paths: set[str], notes: str) -> set[str]:
 def test_every_changed_option_has_a_note() -> None:
     before = options(LAST_RELEASE.read_text().splitlines())
     missing = unnoted(changed(before, NOW), NOTES)
-    hint = f"name them in docs/upgrading.md; in a release write the {len(NOW)} lines of `described` to {LAST_RELEASE.name}"
+    hint = (
+        f"name them in docs/upgrading.md; in a release write the {len(NOW)} lines of `described` to {LAST_RELEASE.name}"
+    )
     assert missing == set(), hint
 
 
