@@ -23,7 +23,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image conformance conformance-api test-clusters lint unit kernel laws times worlds history storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb image site release unit-on boot-release lock audit clean
+.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image conformance conformance-api test-clusters lint unit kernel laws times worlds history soak reliability storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb image site release unit-on boot-release lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -38,6 +38,8 @@ help:
 	@echo "make laws    the tests that look for random cases, or are large, twenty-five times as long"
 	@echo "make times   the tests that time something, held to what is promised; for a machine that does nothing else (root)"
 	@echo "make history  what eight clients see while servers are killed, and what a lab does whose control planes are"
+	@echo "make soak    a lab under load and random faults, watched by laws; SECONDS=180, SEED=N repeats the steps (root)"
+	@echo "make reliability  what each fault costs, into docs/reliability.md; ONLY=FAULT prints one (root)"
 	@echo "make storages  kubectl, Python clients and agents with objects in memory and in an etcd of three members (root)"
 	@echo "make attack  what hostile clients, servers and files do to server and agent, at length, with figures"
 	@echo "make fuzz    bytes from outside, led by the code they reach (atheris); SECONDS=60 of each kind"
@@ -158,6 +160,16 @@ LONG := -o timeout=3600 -o faulthandler_timeout=3700
 history: setup $(VENV)/.installed $(TEST_TOOLS) .tools/faketime/libfaketimeMT.so.1
 	$(SUDO) env EFFORT=45 SEED=$(SEED) $(BIN)/pytest -s $(LONG) $(HISTORY)
 	$(SUDO) env EFFORT=45 $(BIN)/pytest $(LONG) tests/lab/test_control_planes.py
+
+# Random faults under load, watched by laws; SEED=N repeats the steps of a run, and each round of 45 seconds can be repeated alone.
+soak reliability: SYSTEM_PACKAGES += iputils-ping conntrack gcc libc6-dev
+soak: SECONDS := 180
+soak: setup $(VENV)/.installed
+	$(SUDO) env PYTHONPATH=. $(BIN)/python -m tests.soak --seconds $(SECONDS) --seed=$(SEED)
+
+# One fault after the other, and the measured columns of docs/reliability.md; ONLY=FAULT prints one.
+reliability: setup $(VENV)/.installed
+	$(SUDO) env PYTHONPATH=. $(BIN)/python -m tests.soak.reliability $(if $(ONLY),--only $(ONLY),--write docs/reliability.md)
 
 # What `make test` runs on SQLite, or on an etcd of one member, on memory and an etcd of three as well. Of the API server: whatever
 # does not begin servers of its own.

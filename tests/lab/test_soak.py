@@ -1,0 +1,60 @@
+"""A short soak, with the faults that are over in a second or two; `make soak` takes longer and breaks more (tests/soak)."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.harness.effort import EFFORT
+from tests.harness.warm_start import WarmLauncher
+from tests.soak.offers import spec_of
+from tests.soak.planted import BUGS, program_of
+from tests.soak.records import Step
+from tests.soak.run import Options, Run
+from tests.soak.schedule import Shape, schedule
+
+NODES = ("node-1", "node-2", "node-3")
+SEED = "quick 3590"
+"""Of its schedules of seven seconds one with ten kinds of steps."""
+INTERVAL = 0.25
+"""Seconds between two connections of a client: other tests run beside this one."""
+LONG = 15.0
+"""Seconds that what is wrong lasts, for a machine that is many times slower than one that is idle."""
+STICKY = [choice for choice in range(1, 60) if spec_of(choice)["sessionAffinity"] == "ClientIP" and choice % 5][:5]
+OF_PLANTED = {
+    "ignores-deletes": [Step("pod-unready", node, 0.5, LONG) for node in NODES] + [Step("flush", "node-1", LONG)],
+    "keeps-affinity": [
+        *(Step("service", f"shop-{number}", choice=choice) for number, choice in enumerate(STICKY, start=1)),
+        *(Step("pod-unready", node, 3.0, LONG) for node in NODES),
+        Step("flush", "node-1", LONG),
+    ],
+    "old-names": [Step("service", "shop-1", choice=1), Step("flush", "node-1", LONG)],
+    "flushes-at-start": [Step("agent-restart", node, 2.0) for node in (*NODES, *NODES)],
+    "forgets-connections": [Step("service", "shop-1", 2.0, choice=choice) for choice in range(1, 5)],
+    "loses-descriptors": [Step("service", "shop-1", 0.2, choice=choice) for choice in range(1, 9)],
+}
+"""Steps in which a planted defect shows."""
+
+
+@pytest.mark.slow
+def test_no_law_is_violated(network_namespaces: None, warm_launcher: WarmLauncher) -> None:
+    steps = schedule(SEED, 7 * EFFORT, Shape(NODES, quick=True))
+    with (
+        TemporaryDirectory(prefix="nodeagent-soak-") as base,
+        Run(Options(Path(base), interval=INTERVAL), warm_launcher.fork_server, print) as run,
+    ):
+        history, found = run.round(steps)
+    assert found == []
+    assert len(history.attempts) > 50
+    assert len(history.faults) >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.at_length
+@pytest.mark.parametrize("bug", sorted(BUGS))
+def test_a_planted_defect_is_found_by_its_law(network_namespaces: None, warm_launcher: WarmLauncher, bug: str) -> None:
+    with TemporaryDirectory(prefix="nodeagent-soak-") as base:
+        options = Options(Path(base), program_of(bug), interval=INTERVAL)
+        with Run(options, warm_launcher.fork_server, print) as run:
+            _, found = run.round(OF_PLANTED[bug])
+    assert BUGS[bug][0] in {violation.law for violation in found}
