@@ -36,10 +36,6 @@ _HARMLESS = frozenset(
 _TOLD_BETTER = frozenset({"AddressConflict"})
 _CURES = {
     "FailedToStartServiceHealthcheck": "see who has that port (ss -ltnp), and end it or give the Service another one",
-    "Unauthorized": "give the agent a credential that the server takes: its token or certificate is wrong or too old",
-    "Forbidden": "allow its account to list and watch that: kubectl auth can-i list services --as=ACCOUNT",
-    "Credentials": "see the file or program that gives the credential",
-    "MalformedAnswer": "see what answers at that address: it is no API server",
 }
 """What to do about a problem, by its reason."""
 
@@ -139,14 +135,11 @@ def _sources(facts: Facts) -> Iterator[Finding]:
 
 def outdated(one: Problem) -> Finding:
     """The finding for a source of objects (API server, manifest) that brings no changes at present."""
-    server = one.subject.startswith("API ")
     return Finding(
         Severity.IMPAIRED,
         "what this node knows of it may be outdated",
         f"{one.subject}: {one.detail}",
-        _CURES.get(one.reason, "see that the API server can be reached from this node")
-        if server
-        else "correct the file",
+        "" if one.subject.startswith("API ") else "correct the file",
     )
 
 

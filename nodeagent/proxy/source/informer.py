@@ -341,6 +341,11 @@ class Informer(Generic[O]):
     def _report(self) -> None:
         problems = [undecodable.problem(self._resource.kind.__name__) for undecodable in self._undecodable.values()]
         if self._failure is not None:
-            reason = type(self._failure).__name__.removesuffix("Error")
-            problems.append(Problem(f"API resource {self._resource.name}", reason, f"not followed: {self._failure}"))
+            problems.append(following_problem(self._resource.name, self._failure))
         self._sink.report(problems)
+
+
+def following_problem(resource: str, error: KubeError) -> Problem:
+    """Returns the problem of a resource that cannot be followed, with what to do."""
+    reason = type(error).__name__.removesuffix("Error")
+    return Problem(f"API resource {resource}", reason, f"not followed: {error}; {error.cure}")

@@ -30,10 +30,11 @@ from nodeagent.proxy.source.client.api_errors import (
     UnauthorizedError,
     status_error,
 )
-from nodeagent.proxy.source.client.credentials import fits_header
+from nodeagent.proxy.source.client.credentials import Credential, fits_header
 from nodeagent.proxy.source.client.exchange import (
     as_server_unreachable,
     detect_a_dead_peer,
+    naming_what_expired,
     require_uncompressed,
     sent_once,
     shown,
@@ -42,6 +43,7 @@ from nodeagent.proxy.source.client.exchange import (
 )
 from nodeagent.proxy.source.client.kubeconfig import ClusterAccess
 from nodeagent.proxy.source.client.server_choice import Failover, Server, Servers
+from nodeagent.proxy.source.client.server_clock import ServerClock
 from nodeagent.proxy.source.client.tls import TlsContexts
 
 logger = logging.getLogger(__name__)
@@ -106,6 +108,7 @@ class ApiClient:
         self._homing: asyncio.Task[None] | None = None
         self._access = access
         self._tls = TlsContexts(access.trust)
+        self.clock = ServerClock()
         self._user_agent = user_agent
         self._timeouts = timeouts or Timeouts()
         self._session: aiohttp.ClientSession | None = None
@@ -324,10 +327,16 @@ class ApiClient:
         self, method: str, server: Server, url: URL, content: tuple[str, bytes] | None
     ) -> aiohttp.ClientResponse:
         """Sends the request; returns the answer, with its body unread. Raises a StatusError if it is not 2xx."""
-        assert self._session is not None, "ApiClient is used as an async context manager"
         credential = await self._access.credentials.current()
         if not fits_header(credential.authorization or ""):
             raise CredentialsError("the token holds a character that no token can have")
+        with naming_what_expired(credential):
+            return await self._send_with(credential, method, server, url, content)
+
+    async def _send_with(
+        self, credential: Credential, method: str, server: Server, url: URL, content: tuple[str, bytes] | None
+    ) -> aiohttp.ClientResponse:
+        assert self._session is not None, "ApiClient is used as an async context manager"
         headers = {"Authorization": credential.authorization} if credential.authorization else {}
         if content is not None:
             headers["Content-Type"] = content[0]
@@ -348,6 +357,7 @@ class ApiClient:
                     middlewares=() if method == "GET" else (sent_once(server),),
                 )
                 counted.code = str(response.status)
+            self.clock.answered(response.headers.get("Date"))
             if HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
                 return require_uncompressed(response)
             async with response, asyncio.timeout(self._timeouts.body):

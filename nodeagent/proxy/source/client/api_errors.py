@@ -5,6 +5,7 @@
     │   ├── KubeconfigError       the file has a value that cannot be used
     │   └── CredentialsError      a token file or exec plugin did not give a credential
     ├── ServerUnreachableError    the environment: no connection, or it broke; try again
+    │   └── UntrustedServerError  its certificate is not accepted; a person must act
     ├── MalformedAnswerError      the other side does not speak the Kubernetes API (a proxy's error page, say)
     │   └── OversizedError        the answer is longer than a bound allows
     └── StatusError               the server answered with a status
@@ -30,11 +31,13 @@ RETRY_AFTER_BOUNDS_SECONDS = (0.1, 60.0)
 
 
 class KubeError(Exception):
-    """Root of the tree; `str` is one line for users."""
+    """Root of the tree; `str` is one line for users. cure: what a person can do, in one line."""
+
+    cure = "see that the API server can be reached from this node"
 
 
 class OperatorError(KubeError):
-    pass
+    cure = "see the file or program that gives the credential"
 
 
 class KubeconfigError(OperatorError):
@@ -55,8 +58,16 @@ class ServerUnreachableError(KubeError):
         self.begun = begun
 
 
+class UntrustedServerError(ServerUnreachableError):
+    """The server shows a certificate that does not prove who it is; no request was sent."""
+
+    def __init__(self, message: str, cure: str) -> None:
+        super().__init__(message, sent=False)
+        self.cure = cure
+
+
 class MalformedAnswerError(KubeError):
-    pass
+    cure = "see what answers at that address: it is no API server"
 
 
 class OversizedError(MalformedAnswerError):
@@ -128,11 +139,11 @@ class StatusError(KubeError):
 
 
 class UnauthorizedError(StatusError):
-    pass
+    cure = "give the agent a credential that the server takes: its token or certificate is wrong or too old"
 
 
 class ForbiddenError(StatusError):
-    pass
+    cure = "allow its account to list and watch that: kubectl auth can-i list services --as=ACCOUNT"
 
 
 class NotServedError(StatusError):
@@ -156,11 +167,11 @@ class NotYetReachedError(StatusError):
 
 
 class ThrottledError(StatusError):
-    pass
+    cure = "the server has too many requests: see which client sends them"
 
 
 class ServerFailedError(StatusError):
-    pass
+    cure = "see the log of the API server: it fails itself"
 
 
 _CLASS_BY_CODE = {

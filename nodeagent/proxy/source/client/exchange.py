@@ -4,11 +4,19 @@ import os
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 import aiohttp
 from yarl import URL
 
-from nodeagent.proxy.source.client.api_errors import MalformedAnswerError, ServerUnreachableError
+from nodeagent.proxy.source.client.api_errors import (
+    MalformedAnswerError,
+    ServerUnreachableError,
+    UnauthorizedError,
+    UntrustedServerError,
+)
+from nodeagent.proxy.source.client.credentials import Credential
+from nodeagent.proxy.source.client.expiry import expired
 from nodeagent.proxy.source.client.proxy import without_password
 from nodeagent.proxy.source.client.server_choice import Server
 
@@ -17,6 +25,15 @@ KEEPALIVE = {socket.TCP_KEEPIDLE: 15, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCN
 
 REFUSAL_LIMIT_BYTES = 64 << 10
 """The limit of an answer with an error status; more is cut off."""
+
+_NAME = "use a name of the server that is in its certificate, or tls-server-name in the kubeconfig"
+_CURES_OF_CERTIFICATES = {
+    9: "it is from the future: set the clock of this node, or of the host that issued it",
+    10: "renew it at the server; if it is not yet so late, set the clock of this node",
+    62: _NAME,
+    64: _NAME,
+}
+"""What to do, by OpenSSL's number of the fault (X509_V_ERR_…, x509_vfy.h)."""
 
 
 def url_of(server: Server, path: str, parameters: Iterable[tuple[str, str]] = ()) -> URL:
@@ -30,12 +47,25 @@ def as_server_unreachable(server: Server) -> Iterator[None]:
         yield
     except aiohttp.ConnectionTimeoutError as error:
         raise ServerUnreachableError(f"{shown(server)}: no answer in time", sent=False) from error
+    except aiohttp.ClientConnectorCertificateError as error:
+        raise _untrusted(server, error.certificate_error) from error
     except aiohttp.ClientConnectorError as error:
         raise ServerUnreachableError(f"{shown(server)}: {_reason(error)}", sent=False) from error
     except TimeoutError as error:
         raise ServerUnreachableError(f"{shown(server)}: no answer in time") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: a name that no host can have
         raise ServerUnreachableError(f"{shown(server)}: {_reason(error)}") from error
+
+
+@contextmanager
+def naming_what_expired(credential: Credential) -> Iterator[None]:
+    """Adds what of the credential has expired to the error of a server that refuses it: the server does not say so."""
+    try:
+        yield
+    except (UnauthorizedError, ServerUnreachableError) as error:
+        if why := expired(credential, datetime.now(UTC)):
+            error.args = (f"{error}; {why}",)
+        raise
 
 
 def sent_once(server: Server) -> aiohttp.ClientMiddlewareType:
@@ -70,6 +100,17 @@ def require_uncompressed(response: aiohttp.ClientResponse) -> aiohttp.ClientResp
         return response
     response.close()
     raise MalformedAnswerError(f"an answer compressed with {coding!r:.40}, which was not asked for")
+
+
+def _untrusted(server: Server, error: Exception) -> UntrustedServerError:
+    code = getattr(error, "verify_code", 0)
+    why = (getattr(error, "verify_message", "") or str(error)).rstrip(".")
+    return UntrustedServerError(
+        f"{shown(server)}: its certificate is not accepted: {why}",
+        _CURES_OF_CERTIFICATES.get(
+            code, "give the agent the authority that signed it: certificate-authority in the kubeconfig"
+        ),
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -24,6 +24,15 @@ from nodeagent.model.objects import (
     ServiceStatus,
 )
 from nodeagent.model.problem import Problem
+from nodeagent.proxy.source.client.api_errors import (
+    ForbiddenError,
+    KubeError,
+    MalformedAnswerError,
+    ServerUnreachableError,
+    UnauthorizedError,
+    UntrustedServerError,
+)
+from nodeagent.proxy.source.informer import following_problem
 from nodeagent.proxy.translate.context import Context
 from nodeagent.proxy.translate.translator import Translator
 from tests.harness.objects import make_endpoint, make_service, make_slice, service_port
@@ -238,16 +247,17 @@ def test_of_two_services_on_one_address_the_one_without_it_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "cure"),
+    ("error", "cure"),
     [
-        ("ServerUnreachable", "see that the API server can be reached from this node"),
-        ("Unauthorized", "give the agent a credential that the server takes"),
-        ("Forbidden", "allow its account to list and watch that"),
-        ("MalformedAnswer", "see what answers at that address: it is no API server"),
+        (ServerUnreachableError("said so"), "see that the API server can be reached from this node"),
+        (UnauthorizedError(401, "said so"), "give the agent a credential that the server takes"),
+        (ForbiddenError(403, "said so"), "allow its account to list and watch that"),
+        (MalformedAnswerError("said so"), "see what answers at that address: it is no API server"),
+        (UntrustedServerError("said so", "renew it"), "renew it"),
     ],
 )
-def test_what_to_do_follows_from_what_the_api_server_says(reason: str, cure: str) -> None:
-    said = Problem("API resource services", reason, "not followed: said so")
+def test_what_to_do_follows_from_what_the_api_server_says(error: KubeError, cure: str) -> None:
+    said = following_problem("services", error)
     found = explained(web(), slice_of(web(), HERE), problems=[said])
     assert found.verdict.startswith(
         "impaired: what this node knows of it may be outdated, because API resource services"
@@ -272,7 +282,7 @@ def test_without_an_agent_nobody_puts_the_kernel_right(runs: bool) -> None:
 
 
 def test_an_api_server_that_is_silent_makes_it_outdated() -> None:
-    stale = Problem("API resource endpointslices", "ServerUnreachable", "not followed: no answer")
+    stale = following_problem("endpointslices", ServerUnreachableError("no answer"))
     found = explained(web(), slice_of(web(), HERE), problems=[stale])
     assert found.verdict == (
         "impaired: what this node knows of it may be outdated, because API resource endpointslices: not followed: no"
