@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 import socket
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -26,6 +27,9 @@ query_logger = logging.getLogger("nodeagent.dns.queries")
 
 SHORTEST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 5.0
+OFTEN = 3
+OFTEN_SECONDS = 20.0
+"""A process that ended so often within this time is a problem until that is over; one end is healed at once."""
 REAP_TRIES = 50
 REAP_SECONDS = 0.02
 
@@ -89,6 +93,9 @@ class Supervisor:
         self._held: tuple[int, ...] = ()
         self._child = 0
         self._answering = False
+        self._ends: deque[float] = deque(maxlen=OFTEN)
+        self._unsteady: tuple[Problem, ...] = ()
+        self._calming: asyncio.TimerHandle | None = None
         self.killed = 0
         """How often a process was killed because it did not answer."""
         self.pid = 0
@@ -115,11 +122,12 @@ class Supervisor:
                     self._on_answering(False)
                     logger.warning("the DNS process ended: %s; starting another", gone)
                     self._on_problems((Problem("dns", gone.reason, f"starting another: {gone}"),))
+                    self._note_end(gone)
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
                 except CannotListen as error:
                     logger.warning("%s; trying again", error)
-                    self._on_problems((Problem("dns", "CannotListen", f"{error}; retrying"),))
+                    self._on_problems((Problem("dns", "CannotListen", f"{error}; retrying; see who has it: ss -lnup"),))
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
                 except OSError as error:  # disk full, no permission, or no free descriptor or process
@@ -131,8 +139,29 @@ class Supervisor:
                     logger.info("another agent supervises the DNS process now")
                     return
         finally:
+            if self._calming is not None:
+                self._calming.cancel()
             self._retire_predecessor()
             self._close()
+
+    def _note_end(self, gone: ProcessGone) -> None:
+        """Keeps a problem for some time if the process ends often: each end is over before anybody looks."""
+        loop = asyncio.get_running_loop()
+        self._ends.append(loop.time())
+        if len(self._ends) == OFTEN and self._ends[0] > loop.time() - OFTEN_SECONDS:
+            detail = (
+                f"its process ends again and again, and names are not answered here meanwhile ({gone}); see who ends it: "
+                "journalctl -u nodeagent, dmesg, the memory limit of the unit"
+            )
+            self._unsteady = (Problem("dns", gone.reason, detail),)
+            if self._calming is not None:
+                self._calming.cancel()
+            self._calming = loop.call_later(OFTEN_SECONDS, self._calm)
+
+    def _calm(self) -> None:
+        self._unsteady = ()
+        if self.pid:
+            self._on_problems(())
 
     async def _adopt_or_start(self) -> GreetedProcess:
         """Returns a process with our settings: the running one, or a new one. Raises ProcessGone, CannotListen or OSError."""
@@ -216,7 +245,7 @@ class Supervisor:
         )
         try:
             writer.write(messages.encode(self._settings))
-            self._on_problems(())
+            self._on_problems(self._unsteady)
             tasks = (
                 asyncio.create_task(self._read_messages(reader, heartbeat), name="messages of the DNS process"),
                 asyncio.create_task(self._send_feed(writer), name="feed of the DNS process"),
