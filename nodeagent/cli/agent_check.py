@@ -6,14 +6,18 @@ from pathlib import Path
 from nodeagent.diagnosis.checks.finding import Finding, Result
 from nodeagent.proxy.observe.admin.admin_client import AgentHangs, NoAgent, find_agent
 from nodeagent.proxy.observe.admin.place import DEFAULT_SOCKET, is_answered, namespaced_path, network_namespace
+from nodeagent.proxy.observe.admin.presence import SEE_THEM, agents_here
 
 _FIRST_PROCESS = Path("/proc/1/ns/net")
 
 
 def agent_finding(place: Path | None) -> Finding:
-    """A failure where one hangs, or died and left its socket; a note where none runs. place: its socket; None: the usual one."""
+    """A failure where one hangs, died and left its socket, or is not alone; a note where none runs. place: its socket; None: the usual one."""
     try:
         _, status = find_agent(place, DEFAULT_SOCKET)
+        if (count := agents_here()) > 1:
+            detail = f"{count} agents run on this node: all program the same tables, and may undo what the others did"
+            return Finding("agent", Result.FAILED, detail, f"stop all but one: {SEE_THEM}")
         return Finding("agent", Result.OK, f"it runs: node {status.node}, process {status.pid}")
     except AgentHangs as error:
         return Finding(

@@ -45,7 +45,7 @@ def look_at_node(
         if config.source.manifests is None and config.source.kubeconfig is None:
             if isinstance(error, SocketForbidden):
                 raise Failure(f"{error}; or {otherwise}", CANNOT_PROGRAM) from error
-            do = ": restart it" if isinstance(error, AgentHangs) else ": start it"
+            do = ": restart it" if isinstance(error, AgentHangs) else ": what is programmed stays as it is; start it"
             raise Failure(f"{error}{do}, or {otherwise}", FAILED) from error
         return replace(view_of_source(config, f"; {error}", only=only), agent_runs=False)
 

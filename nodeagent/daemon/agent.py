@@ -58,8 +58,10 @@ from nodeagent.proxy.engine.change_queue import ChangeQueue
 from nodeagent.proxy.engine.sync import Engine, Timing
 from nodeagent.proxy.observe.admin.admin_server import AdminServer
 from nodeagent.proxy.observe.admin.journal import Journal
+from nodeagent.proxy.observe.agent_conditions import AgentConditions
 from nodeagent.proxy.observe.health_answers import HealthAnswers
 from nodeagent.proxy.observe.health_monitor import HealthMonitor
+from nodeagent.proxy.observe.interference import Interference
 from nodeagent.proxy.observe.metrics.change_figures import ChangeFigures
 from nodeagent.proxy.observe.metrics.client_figures import ClientFigures
 from nodeagent.proxy.observe.node_eligibility import NodeEligibility
@@ -184,6 +186,7 @@ class Agent:
     def _build_reporting(self, health_answers: HealthAnswers, journal: Journal) -> Reporting:
         """Returns the part that reports to others."""
         options, metrics = self._config.reporting, self._metrics
+        interference = Interference(self._board.reporter("interference"), asyncio.get_running_loop().call_later)
         reporting = Reporting(
             self._config.node.name,
             self._board,
@@ -193,12 +196,21 @@ class Agent:
             ready=self._on_ready,
             healthz=options.healthz_bind_address,
             hard_fail=options.bind_address_hard_fail,
-            listeners=(self._names, metrics.kube_proxy, metrics.agent, metrics.book, journal),
+            listeners=(self._names, metrics.kube_proxy, metrics.agent, metrics.book, journal, interference),
         )
         if (place := options.metrics_bind_address) is not None:
             hard_fail = options.bind_address_hard_fail
             reporting.serve_metrics((place.host, place.port), metrics.answers.answer, hard_fail=hard_fail)
         return reporting
+
+    def _agent_conditions(self) -> AgentConditions:
+        """Returns the watch of this process."""
+        client = self._client
+        return AgentConditions(
+            self._board.reporter("agent"),
+            late=self._metrics.agent.loop_was_late,
+            ahead=lambda: None if client is None else client.clock.ahead_seconds,
+        )
 
     def _build_node_addresses(self) -> NodeAddresses:
         """Returns the follower of the node's addresses, with all its listeners."""
@@ -252,7 +264,7 @@ class Agent:
             tasks.create_task(self._conditions.run(), name="conditions of the node")
             tasks.create_task(dataplane.look_after(self._changes.interface_changed), name="dataplane")
             tasks.create_task(self._names.run(), name="cluster DNS")
-            tasks.create_task(self._metrics.run(), name="event loop lag")
+            tasks.create_task(self._agent_conditions().run(), name="conditions of the agent")
             tasks.create_task(dataplane.with_counts_settled(engine.run()), name="engine")
 
     async def leave(self) -> None:

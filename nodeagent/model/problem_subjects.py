@@ -12,3 +12,5 @@ OF_EVERY_SERVICE = (
 """Conditions of the node that affect each Service, as the agent watches them."""
 OF_THE_NODE = (*OF_EVERY_SERVICE, TO_ENDPOINTS)
 OF_THE_CONFIGURATION = ("configuration ",)
+OF_THE_AGENT = ("agent", "table nodeagent", "clock of this node")
+"""Conditions of the agent's own process, and of what it programs."""

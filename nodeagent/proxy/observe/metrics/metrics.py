@@ -13,7 +13,6 @@ from nodeagent.proxy.observe.metrics.agent_figures import AgentFigures, Views
 from nodeagent.proxy.observe.metrics.change_figures import ChangeFigures
 from nodeagent.proxy.observe.metrics.client_figures import ClientFigures
 from nodeagent.proxy.observe.metrics.kube_proxy_figures import KubeProxyFigures, ProxyViews
-from nodeagent.proxy.observe.metrics.loop_lag import watch_loop
 from nodeagent.proxy.observe.metrics.metrics_answers import MetricsAnswers
 from nodeagent.proxy.observe.metrics.name_figures import NameFigures
 from nodeagent.proxy.observe.metrics.service_series import ENDPOINTS, ServiceSeries, about_endpoint
@@ -89,10 +88,6 @@ class Metrics:
             hosts=AllowedHosts(about.host_names),
             page=page.answer,
         )
-
-    async def run(self) -> None:
-        """Measures how late the event loop is, until cancelled."""
-        await watch_loop(self.agent.loop_was_late)
 
     async def kernel_counts(self) -> KernelCounts:
         """Returns the present counts; the last ones if the kernel cannot be read."""
