@@ -4,8 +4,6 @@
 the cure everything is quiet again, which is the control of the next one.
 """
 
-import time
-
 import pytest
 
 from nodeagent.lab.net.topology import NO_BRIDGE
@@ -13,13 +11,12 @@ from tests.harness.cluster import NODE, TARGET_PORT, UNTHROTTLED, Cluster, clust
 from tests.harness.objects import make_service, make_slices
 from tests.harness.warm_start import WarmLauncher
 from tests.netns.commands.following import Told, wait_for
-from tests.netns.faults.scenes import HOSTED_PORT, OF_ROUTES, OF_RULES, VIP, Connection, Fault
+from tests.netns.faults.looks import appears, first_line, works
+from tests.netns.faults.scenes import HOSTED_PORT, OF_ROUTES, OF_RULES, VIP, Fault
 
 pytestmark = pytest.mark.kernel
 
 BRIDGE = NO_BRIDGE
-SILENCE_SECONDS = 0.4
-LATEST_SECONDS = 10.0
 PATIENCE_SECONDS = 20.0
 SERVICES = {
     "web": ("web-0", 0),
@@ -50,26 +47,6 @@ def told(cluster: Cluster, warm_launcher: WarmLauncher, tmp_path_factory: pytest
     return told
 
 
-def works(told: Told, connection: Connection, seconds: float = SILENCE_SECONDS) -> bool:
-    client, address, protocol = connection
-    return told.world[client].ask(address, 80, protocol, timeout=seconds).only.failure is None
-
-
-def first_line(told: Told, *command: str) -> tuple[int, str]:
-    done = told.run(*command, "--socket", str(told.socket))
-    return done.returncode, done.stdout.partition("\n")[0]
-
-
-def problems(told: Told) -> str:
-    return told.run("problems", "--socket", str(told.socket)).stdout
-
-
-def figure(told: Told, reason: str) -> bool:
-    """Whether the figure that alerts read has a problem of this reason."""
-    scraped = told.world.run(NODE, ["curl", "--silent", "http://127.0.0.1:10249/metrics"]).stdout
-    return f'nodeagent_problems{{reason="{reason}"}} 1' in scraped
-
-
 def is_quiet(told: Told, fault: Fault) -> bool:
     code, line = first_line(told, *fault.command)
     return code == 0 and line.startswith("healthy") and ";" not in line
@@ -88,10 +65,7 @@ def test_a_fault_is_named_in_the_first_line(told: Told, fault: Fault) -> None:
             assert text in line, line
         assert code == (0 if line.startswith("healthy") else 1)
         if fault.problem:
-            begun = time.monotonic()
-            wait_for(lambda: fault.problem in problems(told), lambda: problems(told))
-            assert time.monotonic() - begun < LATEST_SECONDS
-            assert figure(told, fault.problem)
+            appears(told, fault.problem)
     finally:
         told.world.run(fault.where, ["sh", "-c", fault.cure])
     told.world.run(NODE, ["conntrack", "-F"])

@@ -1,0 +1,68 @@
+"""What people and Prometheus see of a node: first lines, problems, and which alerts fire."""
+
+import re
+import time
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from tests.harness.cluster import NODE
+from tests.netns.commands.following import Told, wait_for
+from tests.netns.faults.scenes import Connection
+
+ALERTS = Path(__file__).parents[3] / "docs" / "observability" / "alerts.yaml"
+SILENCE_SECONDS = 0.4
+LATEST_SECONDS = 10.0
+_OF_PROBLEMS = re.compile(r'nodeagent_problems\{job="nodeagent",reason=~?"([^"]+)"\} > 0')
+_FIGURE = re.compile(r'^nodeagent_problems\{reason="(\w+)"\} [1-9]', re.MULTILINE)
+
+
+def works(told: Told, connection: Connection, seconds: float = SILENCE_SECONDS) -> bool:
+    client, address, protocol = connection
+    return told.world[client].ask(address, 80, protocol, timeout=seconds).only.failure is None
+
+
+def first_line(told: Told, *command: str) -> tuple[int, str]:
+    done = told.run(*command, "--socket", str(told.socket))
+    return done.returncode, (done.stdout or done.stderr).partition("\n")[0]
+
+
+def problems(told: Told) -> str:
+    return told.run("problems", "--socket", str(told.socket)).stdout
+
+
+def is_healthy(told: Told) -> bool:
+    return problems(told).startswith("healthy: no problems\n")
+
+
+def scrape(told: Told) -> str:
+    """The figures that Prometheus would read; empty if nothing answers."""
+    command = ["curl", "--silent", "--max-time", "2", "http://127.0.0.1:10249/metrics"]
+    return told.world.run(NODE, command, check=False).stdout
+
+
+def alerts(scraped: str) -> set[str]:
+    """The alerts on problems whose expression these figures satisfy; that on every problem is none of them."""
+    present = _FIGURE.findall(scraped)
+    return {name for name, reasons in _alerts_on_problems() if any(re.fullmatch(reasons, one) for one in present)}
+
+
+@cache
+def _alerts_on_problems() -> tuple[tuple[str, str], ...]:
+    (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
+    found = ((rule["alert"], _OF_PROBLEMS.fullmatch(rule["expr"].strip())) for rule in group["rules"])
+    return tuple((name, match[1]) for name, match in found if match)
+
+
+def appears(told: Told, reason: str, alert: str = "", seconds: float = LATEST_SECONDS) -> str:
+    """Waits until `problems` has it, in time, and an alert fires: that one, or any. Returns the first line of `problems`."""
+    begun = time.monotonic()
+    wait_for(lambda: reason in problems(told), lambda: f"{reason} in {problems(told)}")
+    took = time.monotonic() - begun
+    print(f"{reason} after {took:.1f} s")
+    assert took < seconds
+    firing = alerts(scrape(told))
+    assert firing, reason
+    assert not alert or alert in firing
+    return problems(told).partition("\n")[0]

@@ -1,0 +1,155 @@
+"""Faults of the agent itself: each is named, its alert fires, connections go on as they were programmed, and the cure ends it."""
+
+import os
+import resource
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from nodeagent.lab.net.namespace_process import AgentProcess
+from nodeagent.lab.net.topology import NO_BRIDGE
+from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
+from tests.harness.objects import make_service, make_slices
+from tests.harness.warm_start import AGENT, WarmLauncher
+from tests.netns.commands.following import Told, wait_for
+from tests.netns.faults.looks import alerts, appears, first_line, is_healthy, problems, scrape, works
+from tests.netns.faults.scenes import POD_TO_WEB
+
+pytestmark = pytest.mark.kernel
+
+BRIDGE = NO_BRIDGE
+ALERT = "NodeagentImpaired"
+
+
+@pytest.fixture(scope="module")
+def told(cluster: Cluster, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    told = Told(cluster, warm_launcher, tmp_path_factory.mktemp("s"))
+    told.world["web-0"].serve(TARGET_PORT)
+    service = make_service("web", *cluster_ips(1))
+    places = [(told.world["web-0"].addresses, NODE)]
+    cluster.manifests.put(*make_slices(service, places, target_port=TARGET_PORT), service)
+    told.start()
+    assert works(told, POD_TO_WEB, 20.0)
+    wait_for(lambda: is_healthy(told), lambda: problems(told))
+    assert alerts(scrape(told)) == set()
+    return told
+
+
+def process_of(told: Told) -> AgentProcess:
+    assert told.agent is not None
+    return told.agent
+
+
+def is_quiet(told: Told) -> bool:
+    return is_healthy(told) and alerts(scrape(told)) == set() and first_line(told, "check") == (0, "healthy")
+
+
+@contextmanager
+def few_files(process: int) -> Iterator[None]:
+    """The process may not open more files than it has open."""
+    before, hard = resource.prlimit(process, resource.RLIMIT_NOFILE)
+    resource.prlimit(process, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{process}/fd")), hard))
+    try:
+        yield
+    finally:
+        resource.prlimit(process, resource.RLIMIT_NOFILE, (before, hard))
+
+
+def test_a_table_that_is_flushed_again_and_again(told: Told) -> None:
+    """Control: once is repaired, and no problem."""
+    agent, printed = process_of(told), 0
+    for times in range(6):
+        told.world.nft(NODE, "flush table ip nodeagent")
+        agent.wait_for_line("was changed by another process", after=printed)
+        printed = len(agent.lines)
+        wait_for(lambda: works(told, POD_TO_WEB), lambda: "it is repaired")
+        if not times:
+            assert is_healthy(told), problems(told)
+    line = appears(told, "Interfered", ALERT)
+    assert line.startswith("not healthy: table nodeagent (IPv4), because another program changes it again and again")
+    assert "find it: nft monitor" in line
+    wait_for(lambda: "Interfered" not in problems(told), lambda: problems(told))
+    assert is_quiet(told)
+
+
+def test_two_agents_on_one_node(told: Told) -> None:
+    directory = told.socket.parent
+    places = (f"--socket={directory}/b.sock", "--metrics-bind-address=", "--healthz-bind-address=")
+    source = ("--manifests", str(told.cluster.manifests.path), "--node-name", NODE)
+    second = told.world.start(NODE, [*AGENT, "run", *source, *places, *WITH_POD_CIDRS, "--table-ownership=plain"])
+    try:
+        second.wait_for_line(" ready: ")
+        assert first_line(told, "check")[1].startswith("not healthy: agent, because 2 agents run on this node")
+        assert "because another agent runs on this node" in appears(told, "SecondAgent", ALERT)
+        assert works(told, POD_TO_WEB)
+    finally:
+        second.stop()
+    wait_for(lambda: is_quiet(told), lambda: problems(told))
+
+
+def test_no_file_can_be_opened(told: Told) -> None:
+    with few_files(process_of(told).pid):
+        line = appears(told, "FilesShort", ALERT)
+        assert line.startswith("not healthy: agent, because it may open hardly another file (RLIMIT_NOFILE): raise ")
+        assert works(told, POD_TO_WEB)
+    wait_for(lambda: is_quiet(told), lambda: problems(told))
+
+
+def test_an_event_loop_that_is_late_again_and_again(told: Told) -> None:
+    """Control: once is no problem."""
+    agent = process_of(told)
+    for times in range(5):
+        agent.signal(signal.SIGSTOP)
+        time.sleep(0.9)
+        agent.signal(signal.SIGCONT)
+        time.sleep(0.3)
+        if not times:
+            assert is_healthy(told), problems(told)
+    assert appears(told, "LoopLate", ALERT).startswith("not healthy: agent, because its event loop was late")
+    wait_for(lambda: is_quiet(told), lambda: problems(told))
+
+
+def test_an_agent_that_stands_still(told: Told) -> None:
+    """`check` names it, and no command says that a Service is broken; nothing answers the scrape, so `up` is 0."""
+    agent = process_of(told)
+    agent.signal(signal.SIGSTOP)
+    try:
+        with ThreadPoolExecutor() as threads:
+            checked, explained, scraped = (
+                threads.submit(first_line, told, "check"),
+                threads.submit(first_line, told, "explain", "web"),
+                threads.submit(scrape, told),
+            )
+            assert works(told, POD_TO_WEB)
+        code, line = checked.result()
+        assert (code, line.startswith(f"not healthy: agent, because the agent at {told.socket} exists")) == (1, True)
+        assert "it hangs, and what is programmed stays as it was then" in line
+        assert "restart it: systemctl restart nodeagent" in line
+        code, line = explained.result()
+        assert (code, "it hangs" in line, "broken" in line, "restart it" in line) == (1, True, False, True), line
+        assert scraped.result() == ""
+    finally:
+        agent.signal(signal.SIGCONT)
+    wait_for(lambda: is_quiet(told), lambda: problems(told))
+
+
+def test_an_agent_that_was_killed(told: Told) -> None:
+    """The last of this file, and of this agent: Services go on, and the lines say that no agent runs, not that they are broken."""
+    agent = process_of(told)
+    agent.signal(signal.SIGKILL)
+    wait_for(lambda: not agent.running, lambda: "it ends")
+    assert works(told, POD_TO_WEB)
+    code, line = first_line(told, "check")
+    assert (code, line.startswith("not healthy: agent, because no agent runs, one that died left ")) == (1, True), line
+    assert "start it: systemctl start nodeagent" in line
+    code, line = first_line(told, "explain", "web")
+    assert (code, "what is programmed stays as it is" in line, "start it" in line) == (1, True, True), line
+    source = ("--manifests", str(told.cluster.manifests.path), "--node-name", NODE)
+    assert first_line(told, "explain", "web", *source) == (0, "healthy: 2 of 2 endpoints used")
+    assert scrape(told) == ""
+    told.start()
+    wait_for(lambda: is_quiet(told), lambda: problems(told))
