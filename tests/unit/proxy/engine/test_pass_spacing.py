@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.proxy.engine.pass_spacing import BURST, LONG_SPACING_SECONDS, SPACING_SECONDS, PassSpacing
+from nodeagent.proxy.engine.pass_spacing import BURST, LONG_SPACING_SECONDS, PassSpacing
 
 
 def delays(*, changes_a_second: float, seconds: float, pass_seconds: float = 0.001) -> tuple[list[float], int]:
