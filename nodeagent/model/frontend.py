@@ -128,11 +128,9 @@ class NodeState(Struct, frozen=True, gc=False):
     service_cidrs: packets to addresses in them that belong to no service are dropped.
     pod_cidrs: sources that count as pods (empty with detection by interface, and without detection).
     node_port_cidrs: destinations at which node ports answer (must be local to the node too).
-    far_pod_cidrs: pods of other nodes among `pod_cidrs`; empty if the agent cannot distinguish them from the node's own.
     """
 
     service_cidrs: tuple[str, ...] = ()
     pod_cidrs: tuple[str, ...] = ()
     node_port_cidrs: tuple[str, ...] = ()
     names: NamesHere = NamesHere()
-    far_pod_cidrs: tuple[str, ...] = ()

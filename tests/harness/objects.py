@@ -20,7 +20,6 @@ from nodeagent.model.objects import (
     LoadBalancerStatus,
     Node,
     NodeAddress,
-    NodeSpec,
     NodeStatus,
     ObjectMeta,
     Service,
@@ -72,11 +71,11 @@ def make_service(
     return Service(ObjectMeta(name, NAMESPACE), filled, status)
 
 
-def make_node(name: str, addresses: Iterable[str], *, zone: str | None = None, pod_cidrs: tuple[str, ...] = ()) -> Node:
+def make_node(name: str, addresses: Iterable[str], *, zone: str | None = None) -> Node:
     """A Node with these internal addresses, the primary one first."""
     labels = {LABEL_ZONE: zone} if zone else None
     status = NodeStatus(tuple(NodeAddress("InternalIP", address) for address in addresses))
-    return Node(ObjectMeta(name, labels=labels), NodeSpec(pod_cidrs=pod_cidrs or None), status)
+    return Node(ObjectMeta(name, labels=labels), status=status)
 
 
 def make_endpoint(

@@ -24,7 +24,6 @@ _SHOWN = 5
 _UNCLAIMED = "-unclaimed"
 _REPAIR = "nodeagent check, restart the agent, and find out which program writes into its table"
 _SOURCE_SETS = {
-    schema.FAR_POD_CIDRS: "a pod of another node, and an endpoint that is not here either",
     schema.HAIRPIN: "client and endpoint are the same",
     schema.MASQUERADE_FRONTENDS: "an external address with policy Cluster",
     schema.MASQUERADE_NODEPORTS: "a node port with policy Cluster",

@@ -96,17 +96,15 @@ def node_state(
     """Returns what the dataplane must know, and the problems of its sources (sorted).
 
     context: from `node_context` for the same node.
-    previous: its pod CIDRs, the far ones too, stay while there is no Node.
+    previous: its pod CIDRs stay while there is no Node.
     in_use: networks that no service range may overlap, besides the Node's addresses and the pods.
     """
     problems: list[Problem] = []
     taken = in_use | _pods_in_use(node, options)
-    pods = pod_cidrs(node, options, previous, problems)
     state = NodeState(
         service_cidrs=merged_service_cidrs(service_cidrs, context, taken, problems),
-        pod_cidrs=pods,
+        pod_cidrs=pod_cidrs(node, options, previous, problems),
         node_port_cidrs=node_port_cidrs(options.node_port_addresses, context, problems),
-        far_pod_cidrs=far_pod_cidrs(node, options, pods, previous),
     )
     return state, tuple(sorted(set(problems)))
 
@@ -160,46 +158,13 @@ def pod_cidrs(
     return merge_cidrs([network for family, network in first.items() if family in options.families])
 
 
-def far_pod_cidrs(
-    node: Node | None, options: TranslationOptions, pods: Collection[str], previous: NodeState | None
-) -> tuple[str, ...]:
-    """Returns the ranges of pods of other nodes: `pods`, the ranges of the cluster's pods, without the Node's own. A range in which the
-    Node has none of its own is left out."""
-    if options.detect_local is not DetectLocal.CLUSTER_CIDR:
-        return ()
-    if node is None:
-        return previous.far_pod_cidrs if previous else ()
-    own = _own_pods(node)
-    far: list[Network] = []
-    for everywhere in [network for network in map(parse_network, pods) if network is not None]:
-        inside = [network for network in own if _is_within(network, everywhere)]
-        left = [everywhere] if inside else []
-        for network in inside:
-            left = [part for one in left for part in _without(one, network)]
-        far += left
-    return merge_cidrs(far)
-
-
-def _without(network: Network, part: Network) -> list[Network]:
-    if _is_within(part, network):
-        return list(network.address_exclude(part))  # type: ignore[arg-type]  # both are of one family
-    return [] if _is_within(network, part) else [network]
-
-
-def _is_within(inner: Network, outer: Network) -> bool:
-    return inner.version == outer.version and inner.subnet_of(outer)  # type: ignore[arg-type]  # as above
-
-
-def _own_pods(node: Node | None) -> list[Network]:
-    texts = (node.spec.pod_cidrs or (node.spec.pod_cidr or "",)) if node is not None else ()
-    return [network for network in map(parse_network, texts) if network is not None]
-
-
 def _pods_in_use(node: Node | None, options: TranslationOptions) -> frozenset[InUse]:
     """Returns the known pod networks, whether or not pods are recognised by them."""
     networks = map(parse_network, options.cluster_cidrs)
     found = {InUse(str(network), "pods: clusterCIDRs") for network in networks if network is not None}
-    return frozenset(found | {InUse(str(network), "pods of this Node") for network in _own_pods(node)})
+    texts = (node.spec.pod_cidrs or (node.spec.pod_cidr or "",)) if node is not None else ()
+    own = map(parse_network, texts)
+    return frozenset(found | {InUse(str(network), "pods of this Node") for network in own if network is not None})
 
 
 def _addresses_of(node: Node) -> tuple[str, ...]:

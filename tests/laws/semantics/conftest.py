@@ -254,7 +254,7 @@ class Semantics:
         if source in self.local:
             return self.towards(client, source, *cluster_wide, rewrite=True)
         if self.is_pod(client, source):
-            return self.towards(client, source, *cluster_wide, rewrite=False, far=self.is_far_pod(source))
+            return self.towards(client, source, *cluster_wide, rewrite=False)
         affinity = self.affinity(service, service_port, "here")
         return self.towards(client, source, self.here(all_endpoints), affinity, rewrite=False)
 
@@ -281,15 +281,6 @@ class Semantics:
             return any(source in n for n in self.networks((self.node.get("spec") or {}).get("podCIDRs") or ()))
         return False
 
-    def is_far_pod(self, source: Address) -> bool:
-        """Whether it is of the range of the cluster's pods and not of the Node's, which has some of that range."""
-        if self.settings.detector != "cluster-cidr":
-            return False
-        own = self.networks((self.node.get("spec") or {}).get("podCIDRs") or ())
-        everywhere = self.networks(self.settings.cluster_cidrs)[:1]
-        known = [network for network in own if any(network[0] in one and network[-1] in one for one in everywhere)]
-        return bool(known) and any(source in one for one in everywhere) and not any(source in one for one in known)
-
     def towards(
         self,
         client: Client,
@@ -298,16 +289,14 @@ class Semantics:
         affinity: tuple[str, ...] | None,
         *,
         rewrite: bool,
-        far: bool = False,
     ) -> Answer:
-        """The list, or a drop: who gets an empty one knows that there are endpoints elsewhere. What is far is rewritten to endpoints
-        that are not here."""
+        """The list, or a drop: who gets an empty one knows that there are endpoints elsewhere."""
         if not chosen:
             return Answer("drop")
         answers = {}
         for endpoint in chosen:
             hairpin = endpoint.local and endpoint.address == source
-            rewritten = rewrite or hairpin or (far and not endpoint.local)
+            rewritten = rewrite or hairpin
             stays = endpoint.address in self.local and client.kind != "node"
             answers[(str(endpoint.address), endpoint.port)] = rewritten and not stays
         return Answer("endpoints", answers, affinity)

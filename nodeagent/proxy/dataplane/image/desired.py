@@ -149,7 +149,6 @@ class DesiredImage:
         wanted = {
             schema.SERVICE_CIDRS: interval_elements(node.service_cidrs, self.family),
             schema.POD_CIDRS: interval_elements(node.pod_cidrs, self.family),
-            schema.FAR_POD_CIDRS: interval_elements(node.far_pod_cidrs, self.family),
             schema.NODEPORT_ADDRESSES: interval_elements(node.node_port_cidrs, self.family),
             schema.PING_ANSWERS: ping_elements(node.service_cidrs, self.family),
             **names_elements(node.names, self.image[schema.FRONTENDS], self.family),

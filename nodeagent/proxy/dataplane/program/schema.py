@@ -16,7 +16,7 @@ from nodeagent.wire.netlink.uapi import nf_tables as uapi
 TABLE = "nodeagent"
 STANDBY_TABLE = "nodeagent-standby"
 """Serves while TABLE is rebuilt."""
-SCHEMA = 8
+SCHEMA = 7
 COMMENT_PREFIX = f"schema {SCHEMA}:"
 
 
@@ -168,7 +168,6 @@ CLUSTER_IP_ONLY_BLOCKS = "cluster-ip-only-blocks"
 PING_ANSWERS = "ping-answers"
 SERVICE_CIDRS = "service-cidrs"
 POD_CIDRS = "pod-cidrs"
-FAR_POD_CIDRS = "far-pod-cidrs"
 NODEPORT_ADDRESSES = "nodeport-addresses"
 MASQUERADE_FRONTENDS = "masquerade-frontends"
 MASQUERADE_NODEPORTS = "masquerade-nodeports"
@@ -232,7 +231,6 @@ def set_specs(*, counters: bool, endpoint_counters: bool = False) -> tuple[SetSp
         SetSpec(PING_ANSWERS, (A,), (A,), interval=True, comment="who answers for ClusterIPs that are not local"),
         SetSpec(SERVICE_CIDRS, (A,), interval=True),
         SetSpec(POD_CIDRS, (A,), interval=True),
-        SetSpec(FAR_POD_CIDRS, (A,), interval=True, comment="pods of other nodes"),
         SetSpec(NODEPORT_ADDRESSES, (A,), interval=True),
         SetSpec(NODEPORTS, _NODEPORT, (CLASS,), counter=counters, commented=True),
         SetSpec(NODEPORTS_CLUSTER_SCOPE, _NODEPORT, (CLASS,)),

@@ -66,15 +66,8 @@ def source_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
         ),
         *(() if options.masquerade_all else (Chain(_FROM_CLUSTER_IP, (*_from_itself(regs), itself)),)),
         Chain(_FROM_OTHER_ADDRESS, _other_addresses(regs)),
-        Chain(_FROM_LOCAL_POLICY, (CLEAR, (*FROM_NODE, _REWRITE), itself, _led_away(regs))),
+        Chain(_FROM_LOCAL_POLICY, (CLEAR, (*FROM_NODE, _REWRITE), itself)),
     )
-
-
-def _led_away(regs: Loader) -> nft.Rule:
-    """Returns a rule for a pod of another node and an endpoint that is not here: the answer would not come by this node."""
-    far = (regs.source(0), nft.Lookup(schema.FAR_POD_CIDRS, 0))
-    endpoint = (regs.destination(0), regs.destination(regs.words))
-    return (*far, *endpoint, nft.Lookup(schema.HAIRPIN, 0, invert=True), _REWRITE)
 
 
 def _all_to_cluster_ips(regs: Loader) -> nft.Rule:

@@ -44,7 +44,7 @@ def node_with(*frontends: Frontend, others: tuple[OtherTable, ...] = ()) -> Node
     desired = DesiredImage(Family.IPV4)
     state = ServiceState(KEY, cluster_ips=(VIP,), frontends=frontends)
     desired.update({KEY: state}, empty_image(schema.DATA_SETS))
-    desired.set_node(NodeState(("10.96.0.0/16",), ("10.244.0.0/16",), (), far_pod_cidrs=("10.244.2.0/24",)))
+    desired.set_node(NodeState(("10.96.0.0/16",), ("10.244.0.0/16",), ()))
     options = ProgramOptions(PodDetection.CIDR)
     program = build_program(Family.IPV4, options, classes_in(desired.image), timeouts_in(desired.image))
     specs = {spec.name: spec for spec in schema.set_specs(counters=True)}
@@ -337,20 +337,6 @@ def test_elements_that_are_gone() -> None:
 def test_why_the_source_is_rewritten(source: str, why: str) -> None:
     told = report(node_with(frontend(Route(PODS[:1]))), source)
     assert told.document()["outcomes"][0]["why"] == why
-
-
-@pytest.mark.parametrize(
-    ("source", "endpoint", "why"),
-    [
-        ("10.244.2.9", FAR, "yes: a pod of another node, and an endpoint that is not here either (@far-pod-cidrs)"),
-        ("10.244.2.9", PODS[:1], "no: the endpoint sees the client's own address"),
-        ("10.244.1.5", FAR, "no: the endpoint sees the client's own address"),
-    ],
-)
-def test_why_the_source_is_rewritten_with_policy_local(source: str, endpoint: tuple[Backend, ...], why: str) -> None:
-    here = Route(PODS[:1], Scope.LOCAL, Unserved.DROP)
-    external = frontend(here, FrontendKind.LOAD_BALANCER, short_circuit=Route(endpoint))
-    assert report(node_with(external), source, EXTERNAL).document()["outcomes"][0]["why"] == why
 
 
 def test_the_document_begins_with_the_verdict() -> None:

@@ -121,38 +121,6 @@ def test_pods_are_detected_by_cidr_or_by_interface(
     assert context.detects_pods is detects
 
 
-@pytest.mark.parametrize(
-    ("cluster", "own", "far"),
-    [
-        pytest.param(
-            ("10.244.0.0/22", "fd00:244::/62"),
-            ("10.244.1.0/24", "fd00:244::/64"),
-            ("10.244.0.0/24", "10.244.2.0/23", "fd00:244:0:1::/64", "fd00:244:0:2::/63"),
-            id="both families",
-        ),
-        pytest.param(("10.244.0.0/22",), ("10.244.0.0/24", "10.244.1.0/24"), ("10.244.2.0/23",), id="two of its own"),
-        pytest.param(("10.244.0.0/22",), ("10.244.1.0/24", "10.244.0.0/23"), ("10.244.2.0/23",), id="one in the other"),
-        pytest.param(("10.244.0.0/22",), ("10.244.0.0/22",), (), id="all are its own"),
-        pytest.param(("10.244.0.0/22",), (), (), id="its own are not known"),
-        pytest.param(("10.244.0.0/22",), ("10.9.1.0/24", "x"), (), id="its own are elsewhere"),
-        pytest.param((), ("10.244.1.0/24",), (), id="none are known"),
-    ],
-)
-def test_45_pods_of_other_nodes(cluster: tuple[str, ...], own: tuple[str, ...], far: tuple[str, ...]) -> None:
-    settings = replace(HERE, cluster_cidrs=cluster)
-    this = node("InternalIP 192.168.0.2", pod_cidrs=own)
-    context = node_context(this, settings)
-    state, _ = node_state(this, [], settings, context)
-    assert state.far_pod_cidrs == far
-    assert node_state(None, [], settings, context, state)[0].far_pod_cidrs == far, "a Node that is away for a moment"
-
-
-def test_45_pods_of_other_nodes_are_no_pods_where_the_node_tells_who_is() -> None:
-    settings = replace(HERE, detect_local=DetectLocal.NODE_CIDR, cluster_cidrs=("10.244.0.0/16",))
-    this = node("InternalIP 192.168.0.2", pod_cidrs=("10.244.1.0/24",))
-    assert node_state(this, [], settings, node_context(this, settings))[0].far_pod_cidrs == ()
-
-
 def test_50_a_node_without_pod_cidrs_is_reported_and_a_missing_node_keeps_them() -> None:
     settings = replace(HERE, detect_local=DetectLocal.NODE_CIDR)
     context = Context(node_name="here", node_addresses=("192.168.0.2", "2001:db8::2"))

@@ -86,7 +86,7 @@ def table(family: Family, pod_range: str = "", kind: PodDetection = PodDetection
         pytest.param(POD, UNALLOCATED, 80, Fate.DROPPED, 6, id="to an address of nobody"),
         pytest.param(OUTSIDE, BALANCER, 80, Fate.TRANSLATED, 7, id="to a load-balancer address"),
         pytest.param(OUTSIDE, GUARDED, 80, Fate.TRANSLATED, 10, id="with source ranges"),
-        pytest.param(OUTSIDE, LOCAL_BALANCER, 80, Fate.TRANSLATED, 14, id="policy Local"),
+        pytest.param(OUTSIDE, LOCAL_BALANCER, 80, Fate.TRANSLATED, 13, id="policy Local"),
         pytest.param(OUTSIDE, NODE, 30080, Fate.TRANSLATED, 14, id="to a node port"),
         pytest.param(POD, STICKY_VIP, 80, Fate.TRANSLATED, 16, id="with affinity"),
     ],
