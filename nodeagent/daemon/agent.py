@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from nodeagent.config import AgentConfig
 from nodeagent.daemon.agent_parts import (
     FigureSources,
+    build_credential_watch,
     build_dataplane,
     build_figures,
     build_names,
@@ -130,6 +131,7 @@ class Agent:
         self._names = names.node_names
         access = None if config.source.manifests is not None else cluster_access(config, environment)
         self._client = None if access is None else ApiClient(access, listener=request_figures)
+        self._credentials = build_credential_watch(access, self._client, request_figures, self._board)
         self._source = build_source(config, self._client, self._store, names)
         self._saved_state = build_saved_state(config, access, self._store, self._source, names, self._board)
         hint = reached_by_own_service(access, environment)
@@ -239,6 +241,8 @@ class Agent:
         async with self._opened(), asyncio.TaskGroup() as tasks:
             tasks.create_task(self._source.run(), name="source")
             tasks.create_task(self._beside.surroundings.run(), name="surroundings")
+            if self._credentials is not None:
+                tasks.create_task(self._credentials.run(), name="credential watch")
             if self._saved_state is not None:
                 tasks.create_task(self._saved_state.keeper.run(), name="state keeper")
                 if self._end_predecessor is None:  # a predecessor's tables are of a later state than any file

@@ -45,6 +45,7 @@ from nodeagent.proxy.observe.repeated_drift import RepeatedDrift
 from nodeagent.proxy.observe.status_page.status_answers import Reasons
 from nodeagent.proxy.source.api_address import ApiServerAddress
 from nodeagent.proxy.source.client.api_client import ApiClient
+from nodeagent.proxy.source.client.credential_watch import CredentialWatch
 from nodeagent.proxy.source.client.kubeconfig import ClusterAccess
 from nodeagent.proxy.source.namespaces import NamespaceNames
 from nodeagent.proxy.source.object_source import Source, source_of
@@ -143,6 +144,21 @@ def build_saved_state(
             wall=_utc_now,
             report=board.reporter("restoring state"),
         ),
+    )
+
+
+def build_credential_watch(
+    access: ClusterAccess | None, client: ApiClient | None, figures: ClientFigures, board: ProblemBoard
+) -> CredentialWatch | None:
+    """Returns the watch of what expires; None without an API server."""
+    if access is None or client is None:
+        return None
+    return CredentialWatch(
+        access,
+        lambda: client.server_certificates,
+        now=_utc_now,
+        report=board.reporter("credentials"),
+        show=figures.credentials_seen,
     )
 
 

@@ -6,7 +6,7 @@ Bodies are read with `iter_any` and `read` only: aiohttp's line reader fails on 
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from http import HTTPStatus
 from types import TracebackType
@@ -117,6 +117,11 @@ class ApiClient:
     def server(self) -> str:
         """The URLs of all servers, with the proxies to them, for messages."""
         return ", ".join(shown(server) for server in self._access.servers)
+
+    @property
+    def server_certificates(self) -> Mapping[str, bytes]:
+        """The certificate (DER) that each server showed last, by its name."""
+        return self._tls.seen
 
     @property
     def has_several_servers(self) -> bool:

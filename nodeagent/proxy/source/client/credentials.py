@@ -6,6 +6,7 @@ watch lasts minutes), so files are simply read each time: bound tokens and clien
 
 import re
 from base64 import b64encode
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -19,11 +20,13 @@ _NO_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 class Credential(Struct, frozen=True):
     """The credential of a request. authorization: value of the header, None for no header.
 
-    client_certificate: PEM certificate chain and PEM private key, None if the server gets none.
+    client_certificate: PEM certificate chain and PEM private key, None if the server gets none. expires: when its source must give
+    another one, None if the source does not know.
     """
 
     authorization: str | None = None
     client_certificate: tuple[bytes, bytes] | None = None
+    expires: datetime | None = None
 
 
 def fits_header(text: str) -> bool:
@@ -91,7 +94,8 @@ class ClientCertificate:
 
     async def current(self) -> Credential:
         credential = await self._source.current()
-        return Credential(credential.authorization, (_pem(self._certificate), _pem(self._key)))
+        certificate = (_pem(self._certificate), _pem(self._key))
+        return Credential(credential.authorization, certificate, credential.expires)
 
     def refused(self) -> None:
         self._source.refused()

@@ -140,6 +140,7 @@ class ExecPlugin:
         return Credential(
             f"Bearer {status.token}" if status.token else None,
             (certificate.encode(), key.encode()) if certificate and key else None,
+            status.expiration_timestamp,
         )
 
     def _failure(self, why: str) -> CredentialsError:

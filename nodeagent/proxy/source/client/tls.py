@@ -24,6 +24,8 @@ class TlsContexts:
     """Makes the SSL context for the current trust and client certificate.
 
     The same context object is returned while nothing changes: aiohttp reuses connections per context.
+
+    seen: the certificate (DER) that a server showed last, by the name that was expected in it.
     """
 
     def __init__(self, trust: TlsTrust) -> None:
@@ -31,12 +33,14 @@ class TlsContexts:
         self._made_from: tuple[bytes | None, tuple[bytes, bytes] | None] | None = None
         self._context: ssl.SSLContext | None = None
         self._checked: bytes | None = None
+        self.seen: dict[str, bytes] = {}
 
     def context(self, client_certificate: tuple[bytes, bytes] | None) -> ssl.SSLContext:
         """Returns the context. Raises CredentialsError if the authority's file or the client certificate cannot be used."""
         authority = self._authority()
         if self._context is None or self._made_from != (authority, client_certificate):
             self._context = _make_context(self._trust, authority, client_certificate)
+            self._context.sslobject_class = _noting(self.seen)
             self._made_from = (authority, client_certificate)
         return self._context
 
@@ -55,6 +59,19 @@ class TlsContexts:
                 raise CredentialsError(f"certificate authority file {path}: {fault}")
             self._checked = authority
         return authority
+
+
+def _noting(seen: dict[str, bytes]) -> type[ssl.SSLObject]:
+    """Returns a class of connections that note the server's certificate after each handshake."""
+
+    class Noting(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            super().do_handshake()
+            shown = self.getpeercert(binary_form=True)
+            if shown is not None:
+                seen[self.server_hostname or ""] = shown
+
+    return Noting
 
 
 def _make_context(

@@ -385,6 +385,7 @@ def test_a_credential_that_ended_before_there_was_time(directory: Path) -> None:
 
     async def main() -> None:
         for _ in range(2):
-            assert await access.credentials.current() == Credential("Bearer a")
+            credential = await access.credentials.current()
+            assert (credential.authorization, credential.expires) == ("Bearer a", datetime.min.replace(tzinfo=UTC))
 
     asyncio.run(main())
