@@ -6,6 +6,7 @@ import logging
 import random
 import secrets
 import socket
+import ssl
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -34,6 +35,7 @@ from nodeagent.apiserver.api.request_figures import RequestFigures
 from nodeagent.apiserver.api.resource_verbs import ResourceVerbs
 from nodeagent.apiserver.api.shared_credentials import SharedCredentials
 from nodeagent.apiserver.bootstrap import bootstrap, create_default_range, stored_ranges
+from nodeagent.apiserver.certificate_watch import CertificateWatch
 from nodeagent.apiserver.controllers.elected import ElectedControllers
 from nodeagent.apiserver.controllers.election import Election
 from nodeagent.apiserver.controllers.kubernetes_service import KEY as KUBERNETES
@@ -190,8 +192,17 @@ class ApiServer:
             static = self.credentials.tokens if self.credentials is not None else Tokens({})
             admission = Admission(self._settings.connections, self._clock.monotonic)
             figures = RequestFigures(self._clock.monotonic)
+            context = self.credentials.server_context() if self.credentials is not None else None
+            certificates = self._certificate_watch(context)
             scrapes = Scrapes(
-                figures, self._calls, store, catalog, checks=CHECKS, failing=self.failing, version=VERSION
+                figures,
+                self._calls,
+                store,
+                catalog,
+                checks=CHECKS,
+                failing=self.failing,
+                version=VERSION,
+                certificates=certificates.instruments if certificates is not None else tuple,
             )
             health = HealthChecks(self)
             handler = ApiHandler(
@@ -215,12 +226,13 @@ class ApiServer:
                 loop_time=loop_time,
                 everybody_is_admin=self.credentials is None,
             )
-            context = self.credentials.server_context() if self.credentials is not None else None
             listener = await stack.enter_async_context(
                 Listener(handler, self._settings.host, self._settings.port, context, admission=admission)
             )
             self.port = listener.port
             loops = self._loops(store, registry, catalog, repair) + ([shared.run()] if shared is not None else [])
+            if certificates is not None:
+                loops.append(certificates.run())
             await self._serve(store, loops, ending)
 
     async def _serve(self, store: Store, loops: Sequence[Coroutine[None, None, None]], ending: asyncio.Event) -> None:
@@ -299,12 +311,30 @@ class ApiServer:
             storage = local_storage(None if settings.in_memory else settings.data_dir, settings.limit_bytes)
         return Store(storage, window=settings.window, clock=self._clock.time)
 
+    def _certificate_watch(self, context: ssl.SSLContext | None) -> CertificateWatch | None:
+        """Returns the watch of this server's certificates and of those for etcd; None without TLS."""
+        credentials, etcd = self.credentials, self._settings.etcd
+        if credentials is None or context is None:
+            return None
+        named = {} if etcd is None else {"etcd client": etcd.certfile, "etcd authority": etcd.cafile}
+        return CertificateWatch(
+            credentials,
+            context,
+            {what: path for what, path in named.items() if path is not None},
+            renew=lambda: pki.prepare(credentials.directory, self._addresses()),
+            now=self._clock.time,
+        )
+
     async def _credentials(self, directory: Path) -> pki.Credentials:
+        return await asyncio.to_thread(pki.prepare, directory / "pki", self._addresses())
+
+    def _addresses(self) -> set[str]:
+        """Returns the addresses that the server's certificate names."""
         host = self._settings.host
         addresses = {self._checked.advertised, *(found.first for found in self._checked.ranges)}
         if host != "localhost" and not ip_address(host).is_unspecified:
             addresses.add(host)
-        return await asyncio.to_thread(pki.prepare, directory / "pki", addresses)
+        return addresses
 
     def _check_ranges(self, store: Store) -> None:
         """Raises SettingsRefused if the service range changed, or overlaps the pod range of a node."""

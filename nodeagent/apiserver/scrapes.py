@@ -41,7 +41,8 @@ class EtcdFigures:
 
 
 class Scrapes:
-    """Renders the metrics. failing: returns the names of the readiness checks that fail; version: the fields of `/version`."""
+    """Renders the metrics. failing: returns the names of the readiness checks that fail; version: the fields of `/version`.
+    certificates: yields the metrics of this server's certificates."""
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class Scrapes:
         checks: Iterable[str],
         failing: Callable[[], list[str]],
         version: Mapping[str, str],
+        certificates: Callable[[], Iterable[Instrument]] = tuple,
     ) -> None:
         self._requests = requests
         self._calls = calls
@@ -61,6 +63,7 @@ class Scrapes:
         self._checks = tuple(checks)
         self._failing = failing
         self._version = version
+        self._certificates = certificates
         self._exposition: Exposition | None = None
 
     async def text(self) -> bytes:
@@ -84,6 +87,7 @@ class Scrapes:
         yield from self._requests.instruments()
         yield from self._calls.instruments()
         yield from self._stored()
+        yield from self._certificates()
         failing = self._failing()
         yield gauge(
             "kubernetes_healthcheck",

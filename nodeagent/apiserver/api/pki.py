@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
@@ -22,7 +23,7 @@ from nodeagent.runtime.certificates import (
 )
 
 _CA_DAYS: Final = 3650
-_RENEW_BEFORE_SECONDS: Final = 30 * 86400
+RENEW_BEFORE: Final = timedelta(days=30)
 _ACCOUNT_KEY_BYTES: Final = 32
 GROUPS: Final = {"admin": ADMINS, "reader": READERS, "agent": AGENTS}
 """The group that grants each role. Every server has one user of each role, with the role's name."""
@@ -103,7 +104,7 @@ def _leaf(directory: Path, name: str, subject: str, usage: str, names: str) -> N
 
 def _is_fresh(made: Path) -> bool:
     try:
-        openssl("x509", "-in", str(made), "-noout", "-checkend", str(_RENEW_BEFORE_SECONDS))
+        openssl("x509", "-in", str(made), "-noout", "-checkend", str(int(RENEW_BEFORE.total_seconds())))
     except CertificateFailed:
         return False
     return True
