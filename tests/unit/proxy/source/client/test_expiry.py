@@ -8,10 +8,20 @@ from pathlib import Path
 import pytest
 
 from nodeagent.proxy.source.client.credentials import Credential
-from nodeagent.proxy.source.client.expiry import certificate_end, expired, token_end
+from nodeagent.proxy.source.client.expiry import expired
 from nodeagent.runtime.certificates import certificate, make_authority
+from nodeagent.runtime.validity import of_certificates, of_token
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def token_end(authorization: str) -> datetime | None:
+    found = of_token(authorization)
+    return None if found is None else found.ends
+
+
+def certificate_end(pem: bytes) -> datetime | None:
+    return next((one.ends for one in of_certificates(pem)), None)
 
 
 def token(claims: object) -> str:
