@@ -1,6 +1,8 @@
 """Every command's first line calls a fresh lab with default options healthy, and a fault is seen."""
 
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,3 +33,16 @@ def test_a_fault_is_seen_and_its_end(shared: Any) -> None:
     finally:
         shared.do("exec", "node-1", "--", "nft", "delete table inet shut")
     assert shared.do("exec", "node-1", "--", *NODEAGENT, "explain", "echo").startswith("healthy")
+
+
+def test_the_agent_shows_when_its_credentials_expire(shared: Any, eventually: Callable[..., None]) -> None:
+    """Also the certificate that the API server shows."""
+
+    def shown() -> bool:
+        text = shared.do("exec", "node-1", "--", "curl", "-sS", "http://127.0.0.1:10249/metrics")
+        lines = [line for line in text.splitlines() if line.startswith("nodeagent_credential_expiration_timestamp_")]
+        ends = {line.partition('credential="')[2].partition('"')[0]: float(line.split()[-1]) for line in lines}
+        server = [end for what, end in ends.items() if what.startswith("certificate of the API server ")]
+        return "certificate authority" in ends and bool(server) and min(ends.values()) > time.time()
+
+    eventually(shown)

@@ -1,8 +1,10 @@
 """Something changes the service interface or a sysctl and nothing reports it: the audit finds it, and it is repaired."""
 
 import asyncio
+import errno
 import subprocess
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -16,6 +18,7 @@ from nodeagent.proxy.dataplane.interface_drift import Drift
 from nodeagent.proxy.dataplane.interface_watch import InterfaceWatch
 from nodeagent.proxy.dataplane.node_sysctls import NodeSysctls
 from nodeagent.proxy.dataplane.sysctl import ConntrackOptions
+from tests.harness.socket_faults import CALLS, ERRORS, failing_once
 
 pytestmark = pytest.mark.kernel
 
@@ -141,6 +144,26 @@ def test_a_call_that_programs_does_not_wait_for_an_audit(namespace: Namespace) -
         await interface.apply(frozenset({"10.96.0.9"}), frozenset())
         go_on.set()
         assert await auditing is None
+
+    on_interface(namespace, story)
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("number", [*ERRORS, errno.EBUSY])
+def test_a_kernel_that_refuses_or_loses_an_answer_is_no_drift(namespace: Namespace, call: str, number: int) -> None:
+    """At each call of an audit once; the watch looks again after an OSError."""
+
+    async def story(interface: ServiceInterface) -> None:
+        reached, at = True, 0
+        while reached:
+            with failing_once(call, at, number) as failed:
+                with suppress(OSError):
+                    assert await interface.audit() is None
+                reached = failed()
+            at += 1
+        assert at > 5
+        await shell("ip addr del 10.96.0.1/32 dev nodeagent0")
+        assert await interface.audit() is Drift.CHANGED
 
     on_interface(namespace, story)
 

@@ -1,6 +1,8 @@
 """Something changes our table and no generation shows it: the audit finds it within one round, and the next pass repairs it."""
 
+import errno
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -12,10 +14,12 @@ from nodeagent.proxy.dataplane.driver import element_walk
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.driver.transaction import Transaction
+from nodeagent.proxy.dataplane.errors import KernelUnclear
 from nodeagent.proxy.dataplane.image.delta import Delta
 from nodeagent.proxy.dataplane.image.image import frontend_key
 from nodeagent.proxy.dataplane.program import schema
 from tests.contract.driver.conftest import Agent, Kernel
+from tests.harness.socket_faults import CALLS, ERRORS, failing_once
 
 pytestmark = pytest.mark.kernel
 
@@ -234,7 +238,7 @@ def test_what_passes_change_between_slices_is_no_drift(
     agents = [kernel.start(ownership, family, socket=socket) for family in Family]
     for agent in agents:
         agent.sync(*states(service, agent.driver.family, many=150))
-    for turn in range(120):
+    for turn in range(60):
         for agent in agents:
             family = agent.driver.family
             pods = [f"10.244.2.{n}" if family is Family.IPV4 else f"fd00:244:2::{n:x}" for n in range(9)]
@@ -260,3 +264,27 @@ def test_an_interrupted_comparison_is_made_again_and_is_no_drift(
     plant_silently(kernel, agent, without_hook)
     assert found_in_a_round(agent)
     assert [drift.kind for drift in agent.drifts] == ["chains"]
+
+
+@OWNERSHIPS
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("number", [*ERRORS, errno.EBUSY])
+def test_a_kernel_that_refuses_or_loses_an_answer_is_no_drift(
+    kernel: Kernel, service: MakeService, always: Callable[[], None], ownership: Ownership, call: str, number: int
+) -> None:
+    """At each call of a round once; what really drifts is found all the same in the round after it."""
+    always()
+    agent = kernel.start(ownership)
+    agent.sync(*states(service, Family.IPV4, many=40))
+    reached, at = True, 0
+    while reached:
+        with failing_once(call, at, number) as failed:
+            for _ in range(3):
+                with suppress(KernelUnclear, OSError):
+                    assert not agent.changed_by_others()
+            reached = failed()
+        at += 3
+    assert at > 15, "a round has many calls"
+    assert agent.drifts == []
+    plant_silently(kernel, agent, without_hook)
+    assert found_in_a_round(agent)
