@@ -37,7 +37,7 @@ class _Claims(msgspec.Struct):
 
 
 def of_certificate(der: bytes) -> Validity | None:
-    """Returns that of an X.509 certificate; None if this is none."""
+    """Returns the validity of an X.509 certificate in DER; None if it cannot be read as one."""
     try:
         position, _ = _enter(der, 0, _SEQUENCE)
         position, _ = _enter(der, position, _SEQUENCE)
@@ -52,7 +52,7 @@ def of_certificate(der: bytes) -> Validity | None:
 
 
 def of_certificates(pem: bytes) -> list[Validity]:
-    """Returns those of all certificates in a text, in their order; leaves out what cannot be read."""
+    """Returns the validities of all certificates in a text, in their order; leaves out what cannot be read."""
     found = []
     for block in _BLOCK.findall(pem.decode("ascii", "ignore")):
         try:
@@ -65,7 +65,7 @@ def of_certificates(pem: bytes) -> list[Validity]:
 
 
 def of_token(authorization: str | None) -> Validity | None:
-    """Returns that of a bearer token that is a JSON Web Token with an end; None for any other."""
+    """Returns the validity of a bearer token that is a JSON Web Token with an end; None for any other."""
     parts = (authorization or "").removeprefix("Bearer ").split(".")
     if len(parts) != len(("header", "claims", "signature")):
         return None

@@ -95,7 +95,7 @@ def test_what_others_must_renew_is_said_a_week_before_and_no_more_when_it_is_ren
     client_ends = ends()["etcd client"]
     now = client_ends - 8 * DAY
     assert [line for line in said() if "etcd client" in line] == []
-    assert renewed == 1, "the server's own is made anew 30 days before"
+    assert renewed == 1, "the server renews its own 30 days before"
     now = client_ends - 6 * DAY
     [line] = [line for line in said() if "etcd client" in line]
     assert line.startswith("certificate etcd client: expires at ")

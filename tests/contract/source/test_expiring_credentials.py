@@ -224,6 +224,6 @@ def test_the_credential_of_a_plugin_is_a_problem_only_when_there_is_no_other(
         assert watched.problems == []
         server.reply(PATH, {})
         await client.get(PATH)
-        assert (made / "runs").read_text().count("run") == 3, "at first, in vain, and again"
+        assert (made / "runs").read_text().count("run") == 3, "at first, once without success, and again"
 
     in_a_cluster(fake_api_server, made, ExecPlugin(command, now=lambda: clock[0]), story)
