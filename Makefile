@@ -43,7 +43,8 @@ help:
 	@echo "make storages  kubectl, Python clients and agents with objects in memory and in an etcd of three members (root)"
 	@echo "make attack  what hostile clients, servers and files do to server and agent, at length, with figures"
 	@echo "make fuzz    bytes from outside, led by the code they reach (atheris); SECONDS=60 of each kind"
-	@echo "make bench   the table of times at 10,000 services x 10 endpoints (root); AGAINST=REV beside another revision"
+	@echo "make bench   every figure of the documents beside its peer, and docs/performance.md from them, on an idle machine (root);"
+	@echo "             AGAINST=REV prints another revision beside this one instead"
 	@echo "make bench-connections  what the first packet of a connection costs, beside kube-proxy's layout (root, cc)"
 	@echo "make bench-storages  writes and watches of the API server on memory, SQLite and etcd"
 	@echo "make bench-names  how fast names are answered, beside unbound with the same names, and how fresh (root, dnsperf)"
@@ -202,8 +203,9 @@ $(FUZZ)/.installed: requirements/runtime.txt
 	$(@D)/bin/pip install --quiet 'atheris>=2.3,<4' hypothesis
 	touch $@
 
+bench: SYSTEM_PACKAGES += gcc libc6-dev conntrack iptables
 bench: setup $(VENV)/.installed
-	$(SUDO) $(BIN)/python tests/bench/table.py $(addprefix --against ,$(AGAINST))
+	$(SUDO) env PYTHONPATH=. $(BIN)/python -m tests.bench.performance $(addprefix --against ,$(AGAINST))
 
 bench-connections: SYSTEM_PACKAGES += gcc libc6-dev
 bench-connections: setup $(VENV)/.installed

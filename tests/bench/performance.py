@@ -1,0 +1,287 @@
+"""Every figure that the documents state, each with its peer or floor in the same run: `make bench`, which writes docs/performance.md.
+
+As root, with nft and a C compiler, on a machine that does nothing else: eight minutes. Also writes docs/performance.json, from which
+`--from` makes the document again, and a plot. `--against REV` measures another revision in turns; its columns are printed, and are not
+part of the document. What has its peer in a program that is not installed (iptables-legacy-restore; dnsperf and unbound) is left out.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from nodeagent.model.addresses import Family
+from tests.bench import new_connection
+from tests.bench.table import checkout, medians, print_table
+from tests.bench.table import measure_apart as measure_engine
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT, DATA, PLOT = (
+    ROOT / "docs" / name for name in ("performance.md", "performance.json", "images/performance.svg")
+)
+SIZES = ((1_000, 10), (10_000, 10), (50_000, 10))
+SIZE = (10_000, 10)
+"""The one with peers, and that is measured several times."""
+TURNS = 3
+AIMS = {"start to ready s": 2.0, "restart to ready s": 1.5, "RSS MB": 140.0, "a change at 400/s, processor ms": 0.25}
+Figures = dict[str, float]
+
+
+def apart(*argv: object, root: Path = ROOT) -> Any:
+    """Returns what a measurement prints as JSON, in a network namespace of its own."""
+    command = ["unshare", "-n", sys.executable, *map(str, argv)]
+    done = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(root)}
+    )
+    return json.loads(done.stdout)
+
+
+def measure_process(size: tuple[int, int], root: Path = ROOT) -> Figures:
+    """The whole agent; by the programs of this checkout, whatever the revision that is measured."""
+    text = "x".join(map(str, size))
+    found: Figures = apart("-m", "tests.bench.whole_agent", "--size", text, "--root", root)
+    return found
+
+
+def machine() -> dict[str, str]:
+    """Returns what a reader must know to compare."""
+    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    load = Path("/proc/loadavg").read_text().split()[0]
+    return {
+        "processor": f"{os.cpu_count()} x {model[1] if model else platform.machine()}",
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "nft": subprocess.run(["nft", "--version"], capture_output=True, text=True, check=True).stdout.split()[1],
+        "load before": load,
+        "day": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+
+
+def measure_connections(turns: int) -> dict[str, dict[str, dict[str, tuple[float, float]]]]:
+    """Returns, by family, way and column, the nanoseconds of a first packet, and times kube-proxy's layout."""
+    options = argparse.Namespace(services=SIZE[0], endpoints=SIZE[1], turns=turns, price_of_counters=False)
+    found = {}
+    for family in Family:
+        with tempfile.TemporaryDirectory() as directory:
+            sender = Path(directory) / "first_packets"
+            source = Path(__file__).parent / "first_packets.c"
+            subprocess.run(["cc", "-O2", "-o", sender, source], check=True)
+            table = new_connection.measure(options, new_connection.PLANS[family], sender, Path(directory))
+        ways = dict.fromkeys(way for way, _ in table.times)
+        found[family.value] = {
+            way: {
+                column: (table.median(way, column), table.ratio(way, "kube-proxy's layout", column))
+                for column in new_connection.COLUMNS
+            }
+            for way in ways
+        }
+    return found
+
+
+def measure_names() -> str:
+    """Returns what `tests/bench/names.py` prints; empty without its programs."""
+    if not (shutil.which("dnsperf") and shutil.which("unbound")):
+        return ""
+    done = subprocess.run(
+        [sys.executable, "tests/bench/names.py"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
+
+
+def measure(turns: int) -> dict[str, Any]:
+    """Measures everything; tells on standard error how far it is."""
+    found: dict[str, Any] = {"machine": machine()}
+    began = time.monotonic()
+
+    def done(what: str) -> None:
+        print(f"{time.monotonic() - began:5.0f} s  {what}", file=sys.stderr, flush=True)
+
+    found["engine"] = {f"{n} x {m}": measure_engine(n, m) for n, m in SIZES}
+    done("the engine")
+    found["process"] = medians([measure_process(SIZE) for _ in range(turns)])
+    done("the agent as a process")
+    found["peers"] = apart("-m", "tests.bench.peers", *SIZE)
+    done("the kernel alone, and kube-proxy's layouts")
+    found["connections"] = measure_connections(turns)
+    done("first packets")
+    found["names"] = measure_names()
+    found["counts"] = apart(
+        "-c", "import os; os.system('ip link set lo up'); from tests.bench.work_counts import main; main()"
+    )
+    done("counts")
+    return found
+
+
+def compare(revision: str, turns: int) -> None:
+    """Prints this checkout and another revision, measured in turns, and their ratios."""
+    ours: list[Figures] = []
+    theirs: list[Figures] = []
+    with checkout(revision) as other:
+        for _ in range(turns):
+            for runs, root in ((ours, ROOT), (theirs, other)):
+                runs.append(measure_engine(*SIZE, root) | measure_process(SIZE, root))
+    now, before = medians(ours), medians(theirs)
+    ratios = {row: now[row] / before[row] for row in now if before.get(row)}
+    print_table([f"{SIZE[0]} x {SIZE[1]}", revision[:12], "ratio"], [now, before, ratios])
+
+
+def number(value: float) -> str:
+    """Three digits that mean something."""
+    if value >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= 1 else f"{value:.3f}".rstrip("0")
+
+
+def rows(heads: list[str], lines: list[list[str]]) -> Iterator[str]:
+    yield "| " + " | ".join(heads) + " |"
+    yield "|---" * len(heads) + "|"
+    yield from ("| " + " | ".join(line) + " |" for line in lines)
+    yield ""
+
+
+def loads(found: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """Returns seconds to load everything and milliseconds to change an endpoint, by way."""
+    engine = found["engine"]["{} x {}".format(*SIZE)]
+    ways = {"nodeagent": (engine["table s"], engine["change p50 ms"])}
+    ways |= {way: (figures["load"], figures["change"] * 1000) for way, figures in found["peers"].items()}
+    return ways
+
+
+def document(found: dict[str, Any]) -> str:
+    """Returns docs/performance.md."""
+    seen, size = found["machine"], "{:,} Services with {} endpoints".format(*SIZE)
+    lines = [
+        "# Performance",
+        "",
+        "`make bench` measures this and writes this file (`tests/bench/performance.py`). Compare the rows of a table, which were",
+        "measured in one run; times of another machine, or of one that does something else, mean little beside these.",
+        "",
+        (
+            f"Measured on {seen['day']}: {seen['processor']}, Linux {seen['kernel']}, Python {seen['python']}, nft {seen['nft']};"
+            f" the load was {seen['load before']} before."
+        ),
+        "",
+        "## Everything, and one change",
+        "",
+        f"{size}, IPv4. *Everything*: from the desired state to the kernel's answer, into an empty table. *A change*: one endpoint",
+        "goes or comes. The kernel alone gets the same bytes, encoded before: it is the floor. kube-proxy's layouts are given to the",
+        "programs that kube-proxy runs, with the text ready; what kube-proxy itself takes comes on top.",
+        "",
+        *rows(
+            ["", "everything, s", "a change, ms"],
+            [[way, number(load), number(change)] for way, (load, change) in loads(found).items()],
+        ),
+        "![Everything and one change, beside the kernel alone and kube-proxy's layouts](images/performance.svg)",
+        "",
+        "## The agent as a process",
+        "",
+        f"{size}, tables of both families, an API server on the other core. Processor time is user and system together.",
+        "",
+        *rows(
+            ["", "measured", "aim"],
+            [[row, number(value), number(AIMS[row]) if row in AIMS else ""] for row, value in found["process"].items()],
+        ),
+        "## By size",
+        "",
+        "The engine with one family's table, from decoded objects on. `programmed` ends when all is in force, `table` is the part of it that",
+        "the table takes. `change` is alone, from the object in the store to the end of its pass; `new class` is a change after which a Service",
+        "has a number of endpoints that no other has. The rows with `/s` are of so many changes a second, whose passes are shared",
+        "([0103](decisions/0103-changes-share-passes.md)).",
+        "",
+        *rows(
+            ["", *found["engine"]],
+            [
+                [row, *(number(column[row]) for column in found["engine"].values())]
+                for row in next(iter(found["engine"].values()))
+            ],
+        ),
+        "## The first packet of a connection",
+        "",
+        f"Nanoseconds of processor time for its whole path, and in brackets times kube-proxy's layout; {size}, counters on. The rows take",
+        "turns every 400 packets. Which lookups they are is in [dataplane.md](dataplane.md#the-path-of-a-packet).",
+        "",
+    ]
+    for family, ways in found["connections"].items():
+        lines += rows(
+            [family, *new_connection.COLUMNS],
+            [
+                [way, *(f"{ns:.0f} ({ratio:.2f})" for ns, ratio in by_column.values())]
+                for way, by_column in ways.items()
+            ],
+        )
+    if found["names"]:
+        lines += ["## Names", "", "Beside unbound with the same names as local data (`make bench-names`).", ""]
+        lines += [*(f"    {line}".rstrip() for line in found["names"].splitlines()), ""]
+    lines += [
+        "## In counts",
+        "",
+        "What needs no clock, and what `make test` holds to limits (`tests/bench/work_limits.toml`): calls of functions for a change that is",
+        "alone in its pass and for one that shares it with seven others, and the bytes of Python's memory for an element.",
+        "",
+        *rows(["", "counted"], [[row, number(value)] for row, value in found["counts"].items()]),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+STYLE = (
+    "svg{background:#fff;font:13px system-ui,sans-serif;--text:#17202b;--bar:#9fb3cc;--ours:#2f6fc2}"
+    "@media(prefers-color-scheme:dark){svg{background:#1a212b;--text:#e6ebf2;--bar:#4a5b73;--ours:#7fb2ff}}"
+    "text{fill:var(--text)}rect{fill:var(--bar)}.ours{fill:var(--ours)}"
+)
+LEFT, WIDTH, ROW, BAR = 300, 900, 24, 480
+
+
+def plot(found: dict[str, Any]) -> str:
+    """Returns two groups of bars as SVG; each group has a scale of its own."""
+    parts: list[str] = []
+    top = 0
+    for index, title in enumerate(("everything, s", "a change, ms")):
+        top += ROW
+        parts.append(f'<text x="16" y="{top}" font-weight="600">{title}</text>')
+        most = max(figures[index] for figures in loads(found).values())
+        for way, figures in loads(found).items():
+            top += ROW
+            kind = ' class="ours"' if way == "nodeagent" else ""
+            width = max(1.0, figures[index] / most * BAR)
+            parts.append(f'<text x="{LEFT - 8}" y="{top}" text-anchor="end">{escape(way)}</text>')
+            parts.append(f'<rect{kind} x="{LEFT}" y="{top - 13}" width="{width:.1f}" height="16"/>')
+            parts.append(f'<text x="{LEFT + width + 6:.1f}" y="{top}">{number(figures[index])}</text>')
+        top += ROW // 2
+    size = f'viewBox="0 0 {WIDTH} {top + ROW}" width="{WIDTH}" height="{top + ROW}"'
+    joined = "\n".join(parts)
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img"><style>{STYLE}</style>\n{joined}\n</svg>\n'
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--against", metavar="REV", help="compare with another revision instead, and write nothing")
+    parser.add_argument("--turns", type=int, default=TURNS, help=f"runs of what is measured several times ({TURNS})")
+    parser.add_argument(
+        "--from", dest="data", type=Path, metavar="FILE", help="make the document of these figures again"
+    )
+    options = parser.parse_args()
+    if options.against:
+        known = ["git", "-C", str(ROOT), "rev-parse", "--verify", "--quiet", f"{options.against}^{{commit}}"]
+        if subprocess.run(known, check=False, stdout=subprocess.DEVNULL).returncode:
+            parser.error(f"--against {options.against}: no such revision of {ROOT}")
+        compare(options.against, options.turns)
+        return
+    found = json.loads(options.data.read_text()) if options.data else measure(options.turns)
+    DATA.write_text(json.dumps(found, indent=1) + "\n")
+    PLOT.write_text(plot(found))
+    DOCUMENT.write_text(document(found))
+    print(document(found))
+
+
+if __name__ == "__main__":
+    main()
