@@ -38,7 +38,6 @@ from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
 from nodeagent.diagnosis.trace.kernel_rules import OUTSIDE, ipsec_policies, table_names
 from nodeagent.diagnosis.trace.link_programs import read_link_programs
 from nodeagent.diagnosis.trace.looking import read_node
-from nodeagent.diagnosis.trace.narrow_ways import cure
 from nodeagent.diagnosis.trace.routes import Leg, RouteOutcome
 from nodeagent.diagnosis.trace.sampled_ways import Ways, ways_to_services
 from nodeagent.diagnosis.trace.table_reading import TableReading, read_contents
@@ -196,7 +195,7 @@ def _ways(ruleset: Ruleset, family: Family, known: TableReading | None) -> tuple
 
 
 def _way_fact(family: Family, ways: Ways) -> WayFact:
-    hole, hole_cure = ("", "") if ways.hole is None else (str(ways.hole), cure(family))
+    hole, hole_cure = ("", "") if ways.hole is None else (str(ways.hole), ways.hole.cure)
     if not ways.stopped:
         return WayFact(family.value, ways.client, ways.asked, hole=hole, hole_cure=hole_cure, left_out=ways.left_out)
     first = min(ways.stopped, key=lambda one: not ways.is_fault(one))

@@ -59,7 +59,7 @@ PROGRAMS = (
     Program(
         "Docker",
         "it sets the policy of FORWARD to DROP where it turned on forwarding: then only what a rule accepts reaches pods",
-        "see whether the pod network accepts its own range, or: iptables -I DOCKER-USER -d POD-CIDR -j ACCEPT",
+        "see whether the pod network accepts its own range, or: iptables -I DOCKER-USER -d POD-CIDR -j ACCEPT, and the same with -s",
         chains=("DOCKER",),
         tables=("docker-bridges",),
         links=("docker0",),

@@ -19,6 +19,7 @@ from nodeagent.diagnosis.simulator.machine import ChoiceNeeded
 from nodeagent.diagnosis.simulator.packet import Fate, Packet
 from nodeagent.diagnosis.simulator.spelling import Step
 from nodeagent.diagnosis.trace.narrow_ways import BlackHole, find_black_hole
+from nodeagent.diagnosis.trace.neighbour_discovery import Unfound, find_unfound
 from nodeagent.diagnosis.trace.others import OtherChain, OtherTable
 from nodeagent.diagnosis.trace.others_walk import LOOPBACK, RESET, is_done, pass_other_chain
 from nodeagent.diagnosis.trace.own_table import OwnTable
@@ -81,7 +82,8 @@ class Journey(Struct, frozen=True, kw_only=True):
     """One possible journey of the packet, with its probability.
     route: the last one that was looked up. came_by: the input interface, empty for packets of the node. sent_here: whether this node sends it. routing:
     whether the routing ended it, not a rule. answer: how the first answer fares; None if it was not followed. bridged:
-    a bridge of this node carries the answer past all rules. hole: where long packets are lost."""
+    a bridge of this node carries the answer past all rules. hole: where long packets are lost, or pods do not find
+    each other."""
 
     end: End
     probability: Fraction
@@ -94,7 +96,7 @@ class Journey(Struct, frozen=True, kw_only=True):
     routing: bool = False
     answer: ReplyPath | None = None
     bridged: bool = False
-    hole: BlackHole | None = None
+    hole: BlackHole | Unfound | None = None
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
@@ -334,10 +336,13 @@ class _JourneyWalk:
         if end is End.ARRIVED and route is not None and route.way is RouteOutcome.OUT:
             end = self._beyond(traveller, route)
         here = end is End.ARRIVED and route is not None and route.way is RouteOutcome.HERE
-        answer, hole = None, None
+        answer: ReplyPath | None = None
+        hole: BlackHole | Unfound | None = None
         if end is End.ARRIVED and route is not None:
             answer = self._answer(traveller, route)
             hole = find_black_hole(self._question, traveller, route, answer, self._others, self._router)
+            if not machine.masqueraded and self._is_bridged(traveller, route):
+                hole = find_unfound(machine.destination, self._question.source, self._iif, traveller, self._others)
         no_listener = here and not self._router.listens(machine.destination, machine.port, self._question.protocol)
         if answer is not None and answer.lost:
             end = End.ONE_WAY

@@ -17,7 +17,7 @@ from nodeagent.diagnosis.trace.question import Question
 from nodeagent.diagnosis.trace.return_path import ReplyPath
 from nodeagent.diagnosis.trace.routes import Leg, Route, RouteOutcome, Router
 from nodeagent.diagnosis.trace.traveller import Decision, Traveller
-from nodeagent.model.addresses import Family, Protocol
+from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.proxy.dataplane.program.chain import ChainType, HookNumber
 from nodeagent.wire.netlink.nf_tables.expressions import Code
 
@@ -42,6 +42,11 @@ class BlackHole(Struct, frozen=True):
             f"packets of {self.sender} above {self.width} bytes are lost: {self.narrow} takes no longer ones ({self.wide}: "
             f"{self.wider}), and the ICMP error about it is stopped: {rule.hook}: {rule.table}, chain {rule.chain}: {rule.text}"
         )
+
+    @property
+    def cure(self) -> str:
+        """What to do about it."""
+        return f'let ICMP "{_NAMES[family_of(self.sender)]}" out, or give both interfaces one MTU'
 
 
 def find_black_hole(
@@ -98,8 +103,3 @@ def _stopping_rule(
                 unclear = any(one.unclear for one in error.decisions)
                 return None if unclear else next((one for one in reversed(error.decisions) if one.applied), None)
     return None
-
-
-def cure(family: Family) -> str:
-    """Returns what to do about a black hole."""
-    return f'let ICMP "{_NAMES[family]}" out, or give both interfaces one MTU'

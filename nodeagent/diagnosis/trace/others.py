@@ -17,6 +17,8 @@ _HOOKS = {
     "output": HookNumber.OUTPUT,
     "postrouting": HookNumber.POSTROUTING,
 }
+_PROGRAMS = {"ufw": ("ufw-", "ufw6-"), "Docker": ("DOCKER-USER",)}
+"""Firewall → how its chains in tables of iptables begin."""
 _FAMILIES = {"ip": (Family.IPV4,), "ip6": (Family.IPV6,), "inet": (Family.IPV4, Family.IPV6)}
 
 
@@ -53,6 +55,12 @@ class OtherTable:
     chains: Mapping[str, OtherChain] = field(default_factory=dict)
     sets: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     made: int = 0
+
+    @property
+    def program(self) -> str:
+        """The firewall that writes this table and opens it by a command of its own; empty for all others."""
+        names = (name for chain in self.chains for name, prefix in _PROGRAMS.items() if chain.startswith(prefix))
+        return "firewalld" if self.name == "inet firewalld" else next(names, "")
 
     def hooked(self, number: int) -> Iterable[OtherChain]:
         """Returns its base chains of a hook, the newest first: among equal priorities it is called first

@@ -53,7 +53,7 @@ def pass_other_chain(table: OtherTable, base: OtherChain, traveller: Traveller) 
                 chain, rest = returns.pop()
                 continue
             if not base.accepts:
-                _note(traveller, base, None, "dropped by the chain's policy")
+                _note(traveller, table, base, None, "dropped by the chain's policy")
             return Code.ACCEPT if base.accepts else Code.DROP
         code, target = found
         if code in (Code.ACCEPT, Code.DROP):
@@ -124,11 +124,26 @@ def _is_stopping_target(kind: str, body: Json | None) -> bool:
 
 
 def _note(
-    traveller: Traveller, chain: OtherChain, rule: OtherRule | None, effect: str, *, translates: bool = False
+    traveller: Traveller,
+    table: OtherTable,
+    chain: OtherChain,
+    rule: OtherRule | None,
+    effect: str,
+    *,
+    translates: bool = False,
 ) -> None:
     text, handle = ("the policy of the chain", 0) if rule is None else (rule.text, rule.handle)
     traveller.decisions.append(
-        Decision(traveller.hook, chain.table, chain.name, text, effect, handle=handle, translates=translates)
+        Decision(
+            traveller.hook,
+            chain.table,
+            chain.name,
+            text,
+            effect,
+            handle=handle,
+            translates=translates,
+            program=table.program,
+        )
     )
 
 
@@ -193,7 +208,7 @@ class _Rule:
         return self._reject(RESET if (body or {}).get("type") == "tcp reset" else "an ICMP error")
 
     def _note_effect(self, effect: str, *, translates: bool = False) -> None:
-        _note(self._traveller, self._chain, self._rule, effect, translates=translates)
+        _note(self._traveller, self._table, self._chain, self._rule, effect, translates=translates)
 
     def _reject(self, by: str) -> tuple[Code, str]:
         self._traveller.rejected = by

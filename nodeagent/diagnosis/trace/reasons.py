@@ -23,6 +23,11 @@ from nodeagent.wire.netlink.nf_tables.expressions import FibType, Lookup, Masque
 _SHOWN = 5
 _UNCLAIMED = "-unclaimed"
 _REPAIR = "nodeagent check, restart the agent, and find out which program writes into its table"
+_OPENED = {
+    "ufw": "ufw route allow to {0}, or to the range of all pods",
+    "Docker": "{1} -I DOCKER-USER -d {0} -j ACCEPT, and the same with -s, or for the range of all pods",
+}
+"""Firewall → what lets its table forward packets to an endpoint, and the answers."""
 _SOURCE_SETS = {
     schema.HAIRPIN: "client and endpoint are the same",
     schema.MASQUERADE_FRONTENDS: "an external address with policy Cluster",
@@ -47,7 +52,7 @@ def reason_of(question: Question, journey: Journey, own: OwnTable | None) -> Rea
         return _of_what_left(question, journey, own)
     decisive = next((one for one in reversed(journey.decisions) if one.applied), None)
     if decisive is None or own is None or decisive.table != own.name:
-        return _of_others(decisive)
+        return _of_others(decisive, journey.packet.destination)
     return _of_ours(question, journey, own, decisive)
 
 
@@ -175,16 +180,17 @@ def _of_answer(question: Question, end: str, answer: ReplyPath, *, translated: b
     return Reason(f"the answer of {end} {what}: {why.why}", why.cure)
 
 
-def _of_others(decisive: Decision | None) -> Reason:
+def _of_others(decisive: Decision | None, toward: str = "") -> Reason:
+    """toward: where the packet was going, as the rule saw it; empty: that is no pod's address."""
     if decisive is None:
         return Reason("a chain of another program ended it")
     tool, _, table = decisive.table.partition(" ")
     shown = f"nft -a list chain {decisive.table} {decisive.chain}"
     if tool in TOOLS.values():
         shown = f"{tool} -t {table} -S {decisive.chain}"
-    return Reason(
-        f"{decisive.hook}: {decisive.table}, chain {decisive.chain}: {decisive.text}", f"change that rule: {shown}"
-    )
+    opened = _OPENED.get(decisive.program, "") if decisive.hook == "forward" and toward else ""
+    cure = opened.format(toward, "ip6tables" if ":" in toward else "iptables") or f"change that rule: {shown}"
+    return Reason(f"{decisive.hook}: {decisive.table}, chain {decisive.chain}: {decisive.text}", cure)
 
 
 def _of_ours(question: Question, journey: Journey, own: OwnTable, decisive: Decision) -> Reason:

@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from nodeagent.diagnosis.trace.connections import Connections, SilentEndpoint, TrackedFlow
 from nodeagent.diagnosis.trace.journey import End, Journey, Node
-from nodeagent.diagnosis.trace.narrow_ways import cure
 from nodeagent.diagnosis.trace.others_walk import REWRITTEN
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.diagnosis.trace.reasons import Reason, arrives, reason_of, scope_of, why_rewritten
@@ -87,7 +86,7 @@ class Report(Struct, frozen=True):
         """Returns what may stop it after all: a rule that cannot be evaluated, what was not examined, or an earlier
         failure. Empty for nothing."""
         return "; ".join(
-            filter(None, (self._unseen(), self._silence(), self._left_behind(), self._crowd(), self._hole()))
+            filter(None, (self._unseen(), self._hole(), self._silence(), self._left_behind(), self._crowd()))
         )
 
     def _unseen(self) -> str:
@@ -152,9 +151,9 @@ class Report(Struct, frozen=True):
         return "" if crowd is None else f"{crowd}, and a connection without a free port is dropped"
 
     def _hole(self) -> str:
-        """Says that long packets are lost although short ones arrive."""
+        """Says that long packets are lost although short ones arrive, or that pods do not find each other."""
         hole = next((one.hole for one in self.found if one.hole is not None), None)
-        return "" if hole is None else f"{hole}: {cure(self.question.family)}"
+        return "" if hole is None else f"{hole}: {hole.cure}"
 
     def _line(self, what: str, reason: Reason) -> str:
         return verdict_line(what, str(self.question), f"{reason.why}{self._missing()}", reason.cure)

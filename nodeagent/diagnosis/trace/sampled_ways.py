@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from nodeagent.diagnosis.trace.journey import End, Journey, Node, journeys
 from nodeagent.diagnosis.trace.narrow_ways import BlackHole
+from nodeagent.diagnosis.trace.neighbour_discovery import Unfound
 from nodeagent.diagnosis.trace.own_table import OwnTable
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.diagnosis.trace.reasons import Reason, passes_service, reason_of
@@ -44,7 +45,7 @@ class Ways(Struct, frozen=True):
     client: str
     asked: int
     stopped: tuple[LostConnection, ...] = ()
-    hole: BlackHole | None = None
+    hole: BlackHole | Unfound | None = None
     left_out: int = 0
     open_hooks: frozenset[str] = frozenset()
 

@@ -21,7 +21,7 @@ class Decision:
     """A rule that decided something, or could have.
     table: with its family. rule: its number in the chain for ours, 0 if it is not a rule. effect: what it did. applied:
     whether it did. unclear: it has a part that cannot be evaluated, and was skipped. may_stop: it would stop the
-    packet. translates: it gave the packet another destination."""
+    packet. translates: it gave the packet another destination. program: the firewall whose table it is; empty for others."""
 
     hook: str
     table: str
@@ -34,6 +34,7 @@ class Decision:
     unclear: bool = False
     may_stop: bool = False
     translates: bool = False
+    program: str = ""
 
     @property
     def place(self) -> str:

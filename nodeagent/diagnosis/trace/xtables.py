@@ -53,7 +53,7 @@ _ICMP = struct.Struct("=4B")
 _ANY_TYPE = 0xFF
 _TCP_RESET = {Family.IPV4: 7, Family.IPV6: 6}
 """In ipt_reject_with and ip6t_reject_with."""
-_TYPES = {"destination-unreachable": 3, "packet-too-big": 2}
+_TYPES = {"destination-unreachable": 3, "packet-too-big": 2, "nd-neighbor-solicit": 135}
 _MARK = struct.Struct("=IIB")
 _MARK_TARGET = struct.Struct("=II")
 _CT_TARGET = struct.Struct("=HH")

@@ -10,9 +10,11 @@ from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.lab.net.topology import POD_BRIDGE, POD_CIDRS
 from nodeagent.model.addresses import Family
 from tests.harness.cluster import NODE, TARGET_PORT, of_family
+from tests.harness.warm_start import AGENT
 
 from .scene import AGENT_FIRST, SHOP, Neighbour, Scene, Setting
 
+OPENED = "firewall-cmd --permanent --zone=trusted --add-interface=cni0"
 FIREWALLD, UFW = Neighbour("firewalld.nft"), Neighbour("ufw.iptables", "iptables-nft")
 
 
@@ -46,5 +48,17 @@ def test_ipv6_between_pods_of_a_bridge_needs_the_bridge_let_through(
 
     assert world["caller"].ask(of_family(Family.IPV4, SHOP), 443).only.failure is None
     assert None not in failures(Family.IPV6)
+    if neighbour is FIREWALLD:
+        assert f"does not find {world['caller'].address(Family.IPV6)} behind the bridge" in traced(beside)
+        assert OPENED in traced(beside)
+        assert OPENED in world.run(NODE, [*AGENT, "check"], check=False).stdout
     within_the_bridge(beside, neighbour)
     beside.agent.wait_until(lambda: failures(Family.IPV6) == {None}, "neighbours that know each other")
+    assert "does not find" not in traced(beside)
+
+
+def traced(scene: Scene) -> str:
+    """The verdict on a connection of a pod to the Service, by IPv6."""
+    place = f"[{of_family(Family.IPV6, SHOP)}]:443"
+    command = [*AGENT, "trace", scene.world["caller"].address(Family.IPV6), place]
+    return scene.world.run(NODE, command, check=False).stdout.partition("\n")[0]
