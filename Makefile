@@ -23,7 +23,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image conformance conformance-api test-clusters lint unit kernel laws times worlds history soak reliability storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb image site release unit-on boot-release lock audit clean
+.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image boot-neighbours neighbours conformance conformance-api test-clusters lint unit kernel laws times worlds history soak reliability storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb image site release unit-on boot-release lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -47,6 +47,7 @@ help:
 	@echo "             AGAINST=REV prints another revision beside this one instead"
 	@echo "make bench-connections  what the first packet of a connection costs, beside kube-proxy's layout (root, cc)"
 	@echo "make bench-storages  writes and watches of the API server on memory, SQLite and etcd"
+	@echo "make neighbours  firewalld, ufw, Docker, … start, reload and stop beside the agent under connections; writes docs/neighbours.md (root)"
 	@echo "make bench-names  how fast names are answered, beside unbound with the same names, and how fresh (root, dnsperf)"
 	@echo "make fuzz-names  a million broken packets to what answers names"
 	@echo "make wheel   dist/nodeagent-*.whl, and beside it what it is made of, dist/nodeagent.cdx.json"
@@ -281,11 +282,11 @@ conformance-api: setup $(VENV)/.installed
 	$(SUDO) env KUBERNETES=$(KUBERNETES) KEEP=$(KEEP) PYTHONPATH=. $(BIN)/python -m tests.conformance.api
 	$(SUDO) env KUBERNETES=$(KUBERNETES) $(BIN)/pytest tests/conformance/api
 
-BOOTING := boot-image boot-release boot-containers boot-kernels boot-oldest-kernel boot-page test-boot-short
+BOOTING := boot-image boot-release boot-neighbours neighbours boot-containers boot-kernels boot-oldest-kernel boot-page test-boot-short
 $(BOOTING): SYSTEM_PACKAGES += $(BOOT_PACKAGES)
 test-boot boot-images boot-cluster: SYSTEM_PACKAGES += $(BOOT_PACKAGES) $(VAGRANT_PACKAGES)
 test-boot: setup $(VENV)/.installed $(TEST_TOOLS)
-	+$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target boot-cluster etcd-at-length boot-containers boot-kernels storages boot-page boot-image boot-release
+	+$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target boot-cluster etcd-at-length boot-containers boot-neighbours boot-kernels storages boot-page boot-image boot-release
 
 # For every change that is submitted: the kernel whose tables nobody owns, and what mostly waits.
 test-boot-short: setup $(VENV)/.installed $(TEST_TOOLS)
@@ -298,6 +299,14 @@ boot-cluster: .tools/boot/vagrant/bookworm.box boot-packages
 
 boot-containers: .tools/boot/debian-12 .tools/boot/debian-13 boot-packages
 	$(BOOT) tests/boot/container
+
+boot-neighbours: .tools/boot/neighbours boot-packages
+	$(BOOT) tests/boot/neighbours
+
+# Every other program in every setting: most of an hour. ONLY=NAME measures one and keeps what the others had.
+neighbours: SYSTEM_PACKAGES += curl
+neighbours: setup $(VENV)/.installed .tools/boot/neighbours boot-packages
+	$(SUDO) $(BIN)/python -m tests.boot.neighbours $(addprefix --only ,$(ONLY))
 
 boot-kernels: $(VM_IMAGES)
 	$(BOOT) tests/boot/vm
@@ -335,6 +344,9 @@ boot-images: .tools/boot/debian-12 .tools/boot/debian-13 $(VM_IMAGES) .tools/boo
 
 .tools/boot/debian-13: tests/boot/container/build_root.sh | system-packages
 	$(SUDO) tests/boot/container/build_root.sh $@ trixie
+
+.tools/boot/neighbours: tests/boot/neighbours/build_root.sh .tools/boot/debian-12
+	$(SUDO) tests/boot/neighbours/build_root.sh .tools/boot/debian-12 $@
 
 # Virtual machines: one disk, and the kernels of two releases of Debian.
 .tools/boot/vm/root.img: tests/boot/vm/build_root.sh tests/boot/vm/guest_init.sh requirements/development.txt | system-packages
