@@ -9,8 +9,8 @@ import socket
 import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Protocol
@@ -415,19 +415,3 @@ def _is_current(store: Store, account: Account) -> bool:
 async def _make_room(store: Store) -> None:
     if store.short:
         await store.compact()
-
-
-@asynccontextmanager
-async def serving(server: ApiServer) -> AsyncIterator[ApiServer]:
-    """Runs the server for the duration of the block, which begins when it is ready. Raises what `run` raises."""
-    running = asyncio.ensure_future(server.run())
-    waiting = asyncio.ensure_future(server.ready.wait())
-    try:
-        await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            running.result()
-        yield server
-    finally:
-        waiting.cancel()
-        server.stop()
-        await running

@@ -31,11 +31,6 @@ class FaultTarget(StrEnum):
         """Whether a victim may be chosen by name."""
         return self in (FaultTarget.NODE, FaultTarget.FOLLOWER, FaultTarget.SERVER, FaultTarget.USED)
 
-    @property
-    def of_several(self) -> bool:
-        """Whether the target exists only in a lab with several control planes."""
-        return self not in (FaultTarget.NODE, FaultTarget.CLUSTER)
-
 
 class FaultKind(Struct, frozen=True):
     """A kind of fault.

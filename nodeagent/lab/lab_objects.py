@@ -111,7 +111,7 @@ def running_status(pod: Pod, host: str, now: str) -> Document:
     }
 
 
-def service_object(settings: Settings, name: str = SERVICE) -> Document:
+def service_object(settings: Settings) -> Document:
     """Returns the lab's own service: every kind of address, TCP and UDP, all pods."""
     spec: Document = {
         "type": "LoadBalancer",
@@ -123,7 +123,7 @@ def service_object(settings: Settings, name: str = SERVICE) -> Document:
     }
     if settings.ipv6:
         spec |= {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": SERVICE, "namespace": NAMESPACE}, "spec": spec}
 
 
 def change_object(name: str) -> Document:

@@ -45,6 +45,7 @@ WELL_WITHIN = 5.0
 """Seconds in which the load must run well before anything is broken."""
 PATIENCE = 20.0
 """Seconds in which the load must run well again."""
+MOST_LISTED = 3
 CHANGES_PATIENCE = 60.0
 """Seconds in which Service changes must take effect again; the promise of a fault says how many they may take."""
 UNDER_WAY = 3.0
@@ -196,6 +197,7 @@ async def watch(load: ClusterLoad, work: Work, *, since: float, patience: float)
             return sample
 
 
-def worst(ways: list[str], most: int = 3) -> str:
+def worst(ways: list[str]) -> str:
     """Returns the first few, and how many more there are."""
-    return ", ".join(ways[:most]) + (f" and {len(ways) - most} more paths" if len(ways) > most else "")
+    more = ways[MOST_LISTED:]
+    return ", ".join(ways[:MOST_LISTED]) + (f" and {len(more)} more paths" if more else "")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.apiserver.api_server import ApiServer, serving
+from nodeagent.apiserver.api_server import ApiServer
 from nodeagent.apiserver.server_settings import ServerSettings
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.directory import LabDirectory
@@ -28,6 +28,7 @@ from nodeagent.runtime.serving.http import HttpListeners, HttpServer, listening_
 from nodeagent.runtime.serving.origins import AllowedHosts
 from nodeagent.runtime.serving.responses import Request, Response
 from tests.harness.free_ports import free_ports
+from tests.harness.served_api import serving
 
 PATIENCE_SECONDS = 60.0
 BEGINNING = b"GET /healthz HTTP/1.1\r\nHost: localhost:%d\r\n"

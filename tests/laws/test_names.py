@@ -30,8 +30,9 @@ from nodeagent.model.objects import (
 )
 from nodeagent.names.feed.feed_messages import Begin, End, Namespaces, Put, Settings
 from nodeagent.names.server.fed_state import ReceivedState
-from nodeagent.names.server.front import Front, NoUpstream, Waiting
+from nodeagent.names.server.front import Front, Waiting
 from nodeagent.names.zone.service_names import names_of
+from tests.harness.dns.no_upstream import NoUpstream
 from tests.harness.effort import examples
 
 ZONES = ("cluster.local.", "other.test.")

@@ -251,33 +251,28 @@ class ApiHandler:
         if not verb:
             raise method_not_allowed()
         accept = request.headers.get("Accept", "")
+        handle = partial(self._handle, request, about, target, resource, user)
         if wants_protobuf(accept) or (verb in ("get", "list", "watch") and prefers_protobuf(accept)):
-            return await self._handle_in_protobuf(request, about, target, resource, user, accept)
+            return await self._handle_in_protobuf(handle, verb, resource, accept)
         if not accepts_json(accept):
             raise not_acceptable(ACCEPTED)
-        return await self._handle(request, about, target, resource, user, accept)
+        return await handle(accept)
 
     async def _handle_in_protobuf(
-        self,
-        request: web.BaseRequest,
-        about: _ParsedRequest,
-        target: Target,
-        resource: Resource,
-        user: User,
-        accept: str,
+        self, handle: Callable[[str], Awaitable[Reply | Watch]], verb: str, resource: Resource, accept: str
     ) -> Answer:
-        in_json = json_equivalent(accept)
+        """Returns an answer in protobuf. handle: gives the answer in the form that an Accept header names."""
         try:
-            answer = await self._handle(request, about, target, resource, user, in_json)
+            answer = await handle(json_equivalent(accept))
         except ApiError as error:
             answer = error_reply(error)
         try:
             return await self._protobuf.answer(answer, resource)
         except ApiError:
             # The list is too long for protobuf.
-            if about.verb != "list" or not accepts_json(accept):
+            if verb != "list" or not accepts_json(accept):
                 raise
-            return await self._handle(request, about, target, resource, user, accept)
+            return await handle(accept)
 
     async def _handle(
         self,

@@ -26,6 +26,7 @@ _HEAD_SECONDS: Final = 30.0
 _READ_BYTES: Final = 64 * 1024
 """How much of a body is buffered before the handler reads it."""
 _CHECK_EVERY_SECONDS: Final = 0.5
+_SHUTDOWN_SECONDS: Final = 5.0
 _CLIENT_ERRORS: Final = (errno.ECONNABORTED, errno.EPERM, errno.EPROTO)
 """Errors of accept that concern only one connection."""
 
@@ -43,7 +44,6 @@ class Listener:
         context: ssl.SSLContext | None,
         *,
         admission: Admission,
-        shutdown_s: float = 5.0,
         pause_s: float = 1.0,
     ) -> None:
         # Without this, a watcher that hung up would be noticed only at its next event, perhaps an hour later.
@@ -53,7 +53,6 @@ class Listener:
         self._context = context
         self._admission = admission
         self._freed = FreedMemory()
-        self._shutdown_s = shutdown_s
         self._pause_s = pause_s
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,7 +88,7 @@ class Listener:
         self._close_sockets()
         self._freed.close()
         self._server.pre_shutdown()
-        await self._server.shutdown(self._shutdown_s)
+        await self._server.shutdown(_SHUTDOWN_SECONDS)
 
     def _close_sockets(self) -> None:
         for sock in self._sockets:

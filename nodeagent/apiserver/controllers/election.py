@@ -67,14 +67,12 @@ class ObservedLease:
 class Election:
     """One server's part in the election. `identity` is unique among live servers, and stays the same after a restart."""
 
-    def __init__(
-        self, store: Store, identity: str, *, uid: Callable[[], str], clock: Clock, times: LeaseTimes = LeaseTimes()
-    ) -> None:
+    def __init__(self, store: Store, identity: str, *, uid: Callable[[], str], clock: Clock) -> None:
         self._store = store
         self._identity = identity
         self._uid = uid
         self._clock = clock
-        self._times = times
+        self._times = LeaseTimes()
         self._observed = ObservedLease(identity)
         self._changed = asyncio.Event()
         self._renewed = 0.0

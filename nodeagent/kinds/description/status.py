@@ -119,9 +119,9 @@ def too_many(field: str, count: int, limit: int) -> FieldError:
     return FieldError("FieldValueTooMany", field, f"Too many: {count}: must have at most {limit} items")
 
 
-def too_long(field: str, limit: int, unit: str = "bytes") -> FieldError:
+def too_long(field: str, limit: int) -> FieldError:
     """The text is too long."""
-    return FieldError("FieldValueTooLong", field, f"Too long: may not be more than {limit} {unit}")
+    return FieldError("FieldValueTooLong", field, f"Too long: may not be more than {limit} bytes")
 
 
 def object_invalid(kind: str, name: str, errors: Sequence[FieldError], group: str = "") -> ApiError:

@@ -249,9 +249,9 @@ class NodeNames:
             self._take_problems("upstreams", problems)
 
 
-async def end_process(path: Path | None = None) -> bool:
+async def end_process() -> bool:
     """Ends the DNS process of this network namespace and removes its files. Returns whether there was a process."""
-    path = path or socket_path()
+    path = socket_path()
     connection = await request_end(path)
     if connection is not None:
         with suppress(TimeoutError):

@@ -44,21 +44,6 @@ class Upstream(Protocol):
         ...
 
 
-class NoUpstream:
-    """An upstream without servers: names outside our zones are refused."""
-
-    async def run(self) -> None:
-        """Returns at once: there is no background work."""
-
-    async def resolve(self, query: bytes, client: Client) -> bytes:  # noqa: ARG002  # it is an Upstream
-        """Returns REFUSED."""
-        return answer_with(read_query(query), Rcode.REFUSED)
-
-    def figures(self) -> UpstreamCounts:
-        """Returns counts that are all 0."""
-        return UpstreamCounts()
-
-
 class Waiting:
     """A query that waits for upstream. walk: the steps of a search path that are left, if it is a search step."""
 

@@ -42,16 +42,9 @@ class NodeResolvers:
     than 0.1 ms. If a file vanishes or lists no server, the last list stays in use.
     """
 
-    def __init__(
-        self,
-        path: Path = RESOLV_CONF,
-        behind: Path = BEHIND_STUB,
-        *,
-        look_seconds: float = LOOK_SECONDS,
-    ) -> None:
+    def __init__(self, path: Path = RESOLV_CONF, behind: Path = BEHIND_STUB) -> None:
         self._path = path
         self._behind = behind
-        self._look_seconds = look_seconds
         self._conf = ResolvConf()
         self._servers: tuple[Server, ...] = ()
         self._reread()
@@ -68,7 +61,7 @@ class NodeResolvers:
     async def run(self, changed: Callable[[], None]) -> None:
         """Follows the files; calls `changed` after the list of servers changed. Ends only when cancelled."""
         while True:
-            await asyncio.sleep(self._look_seconds)
+            await asyncio.sleep(LOOK_SECONDS)
             if self._reread():
                 logger.info("upstream resolvers of %s: %s", self._path, ", ".join(map(str, self._servers)))
                 changed()

@@ -25,12 +25,6 @@ def address_of(labels: list[bytes], zone: bytes) -> str | None:
     return str(IPv6Address(int(b"".join(reversed(labels)), 16)))
 
 
-def name_of(address: str) -> bytes:
-    """Returns the name of the PTR records of an address."""
-    parsed = IPv6Address(address) if ":" in address else IPv4Address(address)
-    return from_text(parsed.reverse_pointer)
-
-
 def pod_address(label: bytes) -> str | None:
     """Returns the address in a pod's label (lower case), ``10-244-1-5`` or ``fd00--5``; None for other text. A mapped
     IPv4 address becomes IPv4, as in CoreDNS."""

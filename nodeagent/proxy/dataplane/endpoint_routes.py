@@ -18,7 +18,7 @@ from nodeagent.wire.netlink.socket import NetlinkSocket
 from nodeagent.wire.netlink.uapi import rtnetlink as uapi
 
 OF_INTERFACES = "forwarding of interfaces"
-_SETTINGS = Path("proc/sys/net")
+_SETTINGS = Path("/proc/sys/net")
 _REFUSED = {
     errno.EINVAL: "a route or rule of type blackhole is for it",
     errno.EACCES: "a route or rule of type prohibit is for it",
@@ -38,7 +38,7 @@ class EndpointWays(Struct, frozen=True):
     closed: tuple[tuple[str, str], ...] = ()
 
 
-def read_ways(endpoints: Iterable[Backend], root: Path = Path("/")) -> EndpointWays:
+def read_ways(endpoints: Iterable[Backend]) -> EndpointWays:
     """Returns the kernel's present answers. Makes the kernel probe a neighbour that it has given up, so that a later check finds it.
 
     Raises OSError if the kernel does not answer.
@@ -61,7 +61,7 @@ def read_ways(endpoints: Iterable[Backend], root: Path = Path("/")) -> EndpointW
             interfaces.add((name, family_of(one.address)))
             if why := _led_astray(netlink, found, one, name) or _silent(netlink, found, one.address, name):
                 lost[one] = why
-    return EndpointWays(lost, tuple(_closed(sorted(interfaces, key=lambda one: (one[0], one[1].value)), root)))
+    return EndpointWays(lost, tuple(_closed(sorted(interfaces, key=lambda one: (one[0], one[1].value)))))
 
 
 def _led_astray(netlink: NetlinkSocket, found: FoundRoute, one: Backend, name: str) -> str:
@@ -85,10 +85,10 @@ def _silent(netlink: NetlinkSocket, found: FoundRoute, address: str, name: str) 
     return ""
 
 
-def _closed(interfaces: Iterable[tuple[str, Family]], root: Path) -> Iterator[tuple[str, str]]:
+def _closed(interfaces: Iterable[tuple[str, Family]]) -> Iterator[tuple[str, str]]:
     for name, family in interfaces:
         kind = "ipv4" if family is Family.IPV4 else "ipv6"
-        own, everywhere = (_setting(root / _SETTINGS / kind / "conf" / one / "forwarding") for one in (name, "all"))
+        own, everywhere = (_setting(_SETTINGS / kind / "conf" / one / "forwarding") for one in (name, "all"))
         if own == 0 and everywhere == 1:
             yield name, f"net.{kind}.conf.{name}.forwarding"
 

@@ -52,7 +52,6 @@ class NodeAddresses:
 
     excluding: interfaces that do not count, above all our own with the ClusterIPs.
     quiet_seconds: changes are reported together when there were none for so long, but after ten times that in any case.
-    retry_seconds: the pause before addresses that could not be read are read again.
     """
 
     def __init__(
@@ -61,12 +60,10 @@ class NodeAddresses:
         *,
         excluding: frozenset[str] = frozenset({"nodeagent0"}),
         quiet_seconds: float = 0.1,
-        retry_seconds: float = _RETRY_SECONDS,
     ) -> None:
         self._listener = listener
         self._excluding = excluding
         self._quiet_seconds = quiet_seconds
-        self._retry_seconds = retry_seconds
 
     async def read(self) -> frozenset[LocalAddress]:
         """Returns the present addresses. Raises OSError if the kernel does not answer."""
@@ -104,7 +101,7 @@ class NodeAddresses:
                     changed.set()
                 except OSError as error:
                     logger.warning("cannot read the addresses of this node, trying again: %s", error.strerror or error)
-                    await asyncio.sleep(self._retry_seconds)
+                    await asyncio.sleep(_RETRY_SECONDS)
                     changed.set()
                 else:
                     if addresses != known:

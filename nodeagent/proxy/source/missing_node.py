@@ -32,11 +32,10 @@ class MissingNode:
     """Reports a Problem for as long as there is no such Node. Looks periodically: a kubelet that has just started
     creates its Node within moments."""
 
-    def __init__(self, lister: Lister, store: Store, name: str, *, look_seconds: float = LOOK_SECONDS) -> None:
+    def __init__(self, lister: Lister, store: Store, name: str) -> None:
         self._lister = lister
         self._store = store
         self._name = name
-        self._look_seconds = look_seconds
 
     async def run(self) -> None:
         """Ends only by cancellation."""
@@ -47,7 +46,7 @@ class MissingNode:
                 problem = Problem(f"Node {self._name}", "NoSuchNode", await self._explain()) if gone else None
                 if self._store.node_gone is gone:
                     self._store.report("missing node", () if problem is None else (problem,))
-            await asyncio.sleep(self._look_seconds)
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _explain(self) -> str:
         try:

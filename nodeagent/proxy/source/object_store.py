@@ -29,23 +29,26 @@ _STORED: frozenset[type] = frozenset({Service, EndpointSlice, Node, ServiceCIDR}
 
 
 class ChangeListener(Protocol):
-    """Called after the store holds the new state, from the event loop; must not block or raise."""
+    """Called after the store holds the new state, from the event loop; must not block or raise. A class that inherits from it
+    needs only the methods that it uses."""
 
-    def service_changed(self, key: ObjectKey) -> None:
+    def service_changed(self, key: ObjectKey) -> None:  # noqa: ARG002 - by default it is ignored
         """The Service, or a slice that carries (or carried) its name, was added, changed or deleted."""
-        ...
+        return
 
-    def node_changed(self) -> None: ...
+    def node_changed(self) -> None:
+        return
 
-    def service_cidrs_changed(self) -> None: ...
+    def service_cidrs_changed(self) -> None:
+        return
 
     def synced(self) -> None:
         """Both first full lists, Services and EndpointSlices, are in the store. Called once."""
-        ...
+        return
 
     def all_listed(self) -> None:
         """The Node and the ServiceCIDRs have been listed too, even if there are none of them. Called once, later."""
-        ...
+        return
 
 
 class ClusterStore:

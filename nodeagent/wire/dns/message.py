@@ -180,15 +180,6 @@ class Writer:
             inner += 1 + name[inner]
 
 
-def write(header: bytes, question: bytes, sections: Sections) -> bytes:
-    """Returns a whole message. header: id and flags, four bytes."""
-    writer = Writer(question)
-    for section in sections:
-        for record in section:
-            writer.add(record)
-    return header + b"\0\1" + b"".join(len(section).to_bytes(2, "big") for section in sections) + writer.body()
-
-
 def cut(message: bytes, limit: int, opt: int = 0) -> bytes:
     """Returns the message in at most `limit` bytes (at least 512), with the last records left out; compressed names point back,
     so that the beginning of a message is complete by itself. opt: bytes of the OPT record at its end, which stays.

@@ -12,9 +12,10 @@ import pytest
 from nodeagent.names.feed.feed_messages import Begin, End, Settings
 from nodeagent.names.server import tcp
 from nodeagent.names.server.fed_state import ReceivedState
-from nodeagent.names.server.front import Front, NoUpstream, Tasks
+from nodeagent.names.server.front import Front, Tasks
 from nodeagent.names.server.tcp import MOST_CONNECTIONS, TcpListener
 from nodeagent.names.shares import Client
+from tests.harness.dns.no_upstream import NoUpstream
 from tests.harness.free_ports import free_ports
 
 GREEDY, OTHER = "127.0.0.2", "127.0.0.3"

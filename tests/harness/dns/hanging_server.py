@@ -6,8 +6,8 @@ import threading
 
 from nodeagent.names.feed.feed_messages import Settings
 from nodeagent.names.server.dns_process import run_process
-from nodeagent.names.server.front import NoUpstream
 from nodeagent.names.shares import Client
+from tests.harness.dns.no_upstream import NoUpstream
 
 LOOP, LOCK, DEAF = b"\x04loop", b"\x04lock", b"\x04deaf"
 

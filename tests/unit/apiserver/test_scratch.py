@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.apiserver.api_server import ApiServer, serving
+from nodeagent.apiserver.api_server import ApiServer
 from nodeagent.apiserver.scratch import scratch_directory
 from nodeagent.apiserver.server_settings import ServerSettings
 from nodeagent.proxy.source.mirror import mirror_endpoints
+from tests.harness.served_api import serving
 
 HOLDER = """
 import sys

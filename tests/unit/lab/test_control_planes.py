@@ -14,7 +14,7 @@ from nodeagent.cli.lab import find_etcd
 from nodeagent.lab.api import Api, ApiRefused, anonymous
 from nodeagent.lab.control_plane import clients_of
 from nodeagent.lab.etcd import check_room
-from nodeagent.lab.fault_kinds import CONTROL_KINDS, KINDS
+from nodeagent.lab.fault_kinds import CONTROL_KINDS, KINDS, FaultTarget
 from nodeagent.lab.fault_verdict import (
     Change,
     ChangeSummary,
@@ -86,7 +86,8 @@ def test_every_fault_of_a_control_plane_looks_at_changes_and_costs_no_connection
     victims = {f"{who}-{what}" for who in ("leader", "follower", "server") for what in ("kill", "freeze", "cut")}
     assert set(CONTROL_KINDS) == victims | {"clock", "space"}
     assert all(kind.promise.new and kind.promise.open and kind.promise.changes for kind in CONTROL_KINDS.values())
-    assert all(kind.target.of_several is (name in CONTROL_KINDS) for name, kind in KINDS.items())
+    single = {FaultTarget.NODE, FaultTarget.CLUSTER}
+    assert all((kind.target not in single) is (name in CONTROL_KINDS) for name, kind in KINDS.items())
 
 
 def test_who_is_connected_is_read_from_the_table_of_the_kernel() -> None:

@@ -17,12 +17,13 @@ from nodeagent.names.served_clients import served_ranges
 from nodeagent.names.server import clients
 from nodeagent.names.server.clients import Clients, SearchPaths
 from nodeagent.names.server.fed_state import ReceivedState
-from nodeagent.names.server.front import MOST_FORWARDED, Front, NoUpstream, Tasks, Waiting
+from nodeagent.names.server.front import MOST_FORWARDED, Front, Tasks, Waiting
 from nodeagent.names.server.udp import UdpListener
 from nodeagent.names.shares import Client
 from nodeagent.names.zone.service_names import NamedPort, ServiceNames
 from nodeagent.wire.dns.codes import Rcode
 from nodeagent.wire.dns.query import answer_with, read_query
+from tests.harness.dns.no_upstream import NoUpstream
 from tests.harness.dns.scripted_resolver import ScriptedResolver
 
 POD, SHARED, STRANGER = "10.244.0.5", "10.244.0.6", "10.244.0.7"

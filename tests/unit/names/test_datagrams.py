@@ -11,9 +11,10 @@ import pytest
 from nodeagent.names.feed.feed_messages import Begin, End, Put, Settings
 from nodeagent.names.server.datagrams import AT_ONCE, LARGEST_BATCHED, LARGEST_QUERY, Datagrams
 from nodeagent.names.server.fed_state import ReceivedState
-from nodeagent.names.server.front import Front, NoUpstream, Tasks
+from nodeagent.names.server.front import Front, Tasks
 from nodeagent.names.server.udp import UdpListener
 from nodeagent.names.zone.service_names import NamedPort, ServiceNames
+from tests.harness.dns.no_upstream import NoUpstream
 
 LOCAL = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 FAMILIES = pytest.mark.parametrize("family", LOCAL, ids=["ipv4", "ipv6"])

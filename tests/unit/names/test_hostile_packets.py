@@ -10,10 +10,11 @@ import pytest
 
 from nodeagent.names.feed.feed_messages import End, Put, Settings
 from nodeagent.names.server.fed_state import ReceivedState
-from nodeagent.names.server.front import Front, NoUpstream, Waiting
+from nodeagent.names.server.front import Front, Waiting
 from nodeagent.names.zone.prepared_answers import PREPARED_BYTES
 from nodeagent.names.zone.service_names import names_of
 from nodeagent.wire.dns.codes import TCP_LIMIT
+from tests.harness.dns.no_upstream import NoUpstream
 from tests.harness.dns.reference import RecordedObjects, answers, packet_of
 
 PACKETS = int(os.environ.get("NODEAGENT_PACKETS", "30000"))

@@ -18,13 +18,14 @@ from nodeagent.model.objects import (
     ServicePort,
     ServiceSpec,
 )
-from nodeagent.names.server.front import Front, NoUpstream, Tasks
+from nodeagent.names.server.front import Front, Tasks
 from nodeagent.names.server.udp import UdpListener
 from nodeagent.names.zone.index import Index
 from nodeagent.names.zone.lookup import Lookup, ZoneSettings
 from nodeagent.names.zone.prepared_answers import PreparedAnswers
 from nodeagent.names.zone.service_names import names_of
 from nodeagent.wire.dns.codes import LARGEST_UDP_LIMIT, TCP_LIMIT
+from tests.harness.dns.no_upstream import NoUpstream
 
 LONGEST_BLOCK_SECONDS = 0.05
 TRIES = 5

@@ -10,8 +10,9 @@ import pytest
 from nodeagent.names.feed.feed_messages import Begin, End, Settings
 from nodeagent.names.server import tcp
 from nodeagent.names.server.fed_state import ReceivedState
-from nodeagent.names.server.front import Front, NoUpstream, Tasks
+from nodeagent.names.server.front import Front, Tasks
 from nodeagent.names.server.tcp import TcpListener
+from tests.harness.dns.no_upstream import NoUpstream
 
 HELD_UP_SECONDS = 0.6
 

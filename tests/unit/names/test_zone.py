@@ -24,9 +24,7 @@ from nodeagent.names.zone import prepared_answers
 from nodeagent.names.zone.index import Index
 from nodeagent.names.zone.lookup import Lookup, ZoneSettings
 from nodeagent.names.zone.prepared_answers import PreparedAnswers
-from nodeagent.names.zone.reverse import name_of
 from nodeagent.names.zone.service_names import EndpointGroup, NamedPort, ServiceNames, host_of, names_of
-from nodeagent.wire.dns.domain_names import from_text
 from nodeagent.wire.dns.message import read_message
 from nodeagent.wire.dns.query import read_query
 
@@ -270,10 +268,6 @@ def test_names_come_from_services_and_ready_endpoints() -> None:
 )
 def test_the_name_of_an_endpoint_without_a_name(address: str, host: str) -> None:
     assert host_of(address) == host
-
-
-def test_reverse_names_are_those_of_the_address() -> None:
-    assert name_of("10.96.0.1") == from_text("1.0.96.10.in-addr.arpa.")
 
 
 ADDRESSES = st.sampled_from([f"10.0.0.{index}" for index in range(6)] + ["fd00::1", "fd00::2"])

@@ -84,18 +84,10 @@ def _data(field: int, value: bytes, *, always: bool = False) -> bytes:
     return bytes_field(field, value) if value or always else b""
 
 
-def range_request(
-    key: bytes,
-    end: bytes = b"",
-    *,
-    limit: int = 0,
-    revision: int = 0,
-    keys_only: bool = False,
-    serializable: bool = False,
-) -> bytes:
+def range_request(key: bytes, end: bytes = b"", *, limit: int = 0, revision: int = 0, keys_only: bool = False) -> bytes:
     """Encodes a read of a key, or of the keys from `key` up to, but not including, `end`; by default at the latest revision."""
     parts = (_data(1, key), _data(2, end), _number(3, limit), _number(4, revision))
-    return b"".join((*parts, _number(7, serializable), _number(8, keys_only)))
+    return b"".join((*parts, _number(8, keys_only)))
 
 
 def put_request(key: bytes, value: bytes, lease: int = 0) -> bytes:

@@ -56,15 +56,12 @@ class AffinityPurge:
         writer: Ruleset,
         listener: PurgeListener,
         known: Callable[[], int | None],
-        *,
-        open_reader: Callable[[], Ruleset] = Ruleset,
     ) -> None:
         self._family = family
         self._specs = specs
         self._writer = writer
         self._listener = listener
         self._known = known
-        self._open_reader = open_reader
         self._valid: ValidEndpoints = {}
         self._wanted = asyncio.Event()
 
@@ -114,7 +111,7 @@ class AffinityPurge:
 
     async def _purge_once(self, enough: int) -> tuple[int, bool]:
         """Finds stale entries in one look and deletes them; returns (how many, whether the look saw all entries)."""
-        with closing(self._open_reader()) as reader:
+        with closing(Ruleset()) as reader:
             stale, met_all = await in_thread(lambda: self._look(reader, enough))
         remaining = iter(stale.items())
         while batch := list(islice(remaining, BATCH_ENTRIES)):

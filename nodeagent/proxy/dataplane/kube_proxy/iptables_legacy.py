@@ -64,10 +64,10 @@ class InstalledTools:
         return result.stdout
 
 
-def legacy_tables(family: Family, net: Path = Path("/proc/thread-self/net")) -> frozenset[str]:
+def legacy_tables(family: Family) -> frozenset[str]:
     """Returns the xtables tables that exist in this network namespace. Raises PermissionError without CAP_NET_ADMIN."""
     try:
-        return frozenset((net / _LISTS[family]).read_text().split())
+        return frozenset((Path("/proc/thread-self/net") / _LISTS[family]).read_text().split())
     except FileNotFoundError:
         return frozenset()
 

@@ -30,16 +30,13 @@ class VirtualServers:
     is removed last: by it a second run sees that the first was interrupted.
     """
 
-    def __init__(self, net: Path = Path("/proc/thread-self/net")) -> None:
-        self._net = net
-
     @property
     def name(self) -> str:
         return "ipvs"
 
     def look(self) -> Finding:
         """Reads all virtual servers. Raises OSError. Whether the kernel has IPVS is read from /proc: a request would load it."""
-        servers = self._servers() if (self._net / "ip_vs").exists() else ()
+        servers = self._servers() if Path("/proc/thread-self/net/ip_vs").exists() else ()
         index = _interface_index()
         if index is not None:
             lines = (

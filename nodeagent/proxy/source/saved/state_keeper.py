@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 class StateKeeper:
     """Saves the store, and the namespaces if they are followed.
 
-    clock: seconds of a monotonic clock. wall: the present time in UTC. report: called with all problems of the file.
+    wall: the present time in UTC. report: called with all problems of the file.
     """
 
     def __init__(
@@ -41,7 +41,6 @@ class StateKeeper:
         wall: Callable[[], datetime],
         report: Callable[[Iterable[Problem]], None],
         pause_seconds: float = PAUSE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path = path
         self._origin = origin
@@ -50,7 +49,6 @@ class StateKeeper:
         self._wall = wall
         self._report = report
         self._pause_seconds = pause_seconds
-        self._clock = clock
         self._saved: tuple[int, frozenset[str] | None] | None = None
         self._saved_at = float("-inf")
 
@@ -68,7 +66,7 @@ class StateKeeper:
         """Saves the state if it is complete and differs from the last one saved. Returns how many seconds that took."""
         names = None if self._namespaces is None else self._namespaces.names
         latest = (self._store.version, names)
-        began = self._clock()
+        began = time.monotonic()
         unchanged = latest == self._saved and began < self._saved_at + RENEW_SECONDS
         if unchanged or not self._store.is_current or (self._namespaces is not None and names is None):
             return 0.0
@@ -90,7 +88,7 @@ class StateKeeper:
         else:
             self._saved, self._saved_at = latest, began
             self._report(())
-        return self._clock() - began
+        return time.monotonic() - began
 
     def _write(self, objects: list[list[SavedObject]]) -> None:
         content = encode(self._origin, self._wall(), objects)

@@ -7,7 +7,8 @@ from nodeagent.diagnosis.connectivity.name_cases import query_message
 from nodeagent.diagnosis.connectivity.requests import PodAnswer, RequestResult
 from nodeagent.wire.dns.codes import RecordType
 from nodeagent.wire.dns.domain_names import from_text
-from nodeagent.wire.dns.message import Record, Sections, write
+from nodeagent.wire.dns.message import Record, Sections
+from tests.harness.dns.written_message import write
 
 
 def answered(*servers: str, peer: str = "10.244.1.2", own: str = "10.244.1.2") -> RequestResult:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from nodeagent.wire.dns import domain_names
 from nodeagent.wire.dns.codes import Rcode, RecordType
-from nodeagent.wire.dns.message import BadMessage, Sections, cut, read_message, write
+from nodeagent.wire.dns.message import BadMessage, Sections, cut, read_message
 from nodeagent.wire.dns.query import NotAnswered, answer_with, read_query
+from tests.harness.dns.written_message import write
 
 LABELS = st.binary(min_size=1, max_size=63)
 NAMES = st.lists(LABELS, max_size=8).filter(lambda labels: sum(map(len, labels)) + len(labels) < 255)
