@@ -1,4 +1,4 @@
-"""`nodeagent version` and `nodeagent help`, as kubectl has them."""
+"""`nodeagent version` and `nodeagent help`, like those of kubectl."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def version_command(output: str, socket: str | None) -> None:
 
 
 def _commands(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Those of `nodeagent` that begin so; of a group, its own."""
+    """Completes names of commands; after a group, those of its subcommands."""
     assert ctx.parent is not None, "it is a command of nodeagent"
     command: click.Command | None = ctx.parent.command
     for word in ctx.params.get("words") or ():

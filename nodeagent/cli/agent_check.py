@@ -1,4 +1,4 @@
-"""Whether an agent runs that keeps what is programmed as it should be."""
+"""Checks whether an agent runs, which keeps the programmed rules up to date."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,8 @@ _FIRST_PROCESS = Path("/proc/1/ns/net")
 
 
 def agent_finding(place: Path | None) -> Finding:
-    """A failure where one hangs, died and left its socket, or is not alone; a note where none runs. place: its socket; None: the usual one."""
+    """Returns OK if one agent answers; FAILED if it hangs, died and left its socket, or is not alone; else a NOTE. place: the
+    socket; None: the default."""
     try:
         _, status = find_agent(place, DEFAULT_SOCKET)
         if (count := agents_here()) > 1:
@@ -41,7 +42,7 @@ def agent_finding(place: Path | None) -> Finding:
 
 
 def _places(place: Path | None) -> Iterator[Path]:
-    """Where the socket of an agent of this network namespace may be."""
+    """Yields the paths at which an agent of this network namespace may have its socket."""
     if place is not None:
         yield place
         return
@@ -51,7 +52,7 @@ def _places(place: Path | None) -> Iterator[Path]:
 
 
 def _is_first_namespace() -> bool:
-    """Whether this network namespace is the machine's own: in others the usual socket is another agent's."""
+    """Returns whether this is the host's network namespace. In others the default socket belongs to another agent."""
     try:
         return _FIRST_PROCESS.stat().st_ino == network_namespace()
     except OSError:

@@ -79,7 +79,7 @@ _MOST_DIGITS = 6
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where keys are kept, and objects unless --storage says otherwise; without it, in memory.",
+    help="Directory for keys, and for objects unless --storage selects another place; without it, in memory.",
 )
 @storage_options
 @click.option(
@@ -88,7 +88,9 @@ _MOST_DIGITS = 6
     help="Write an administrator's kubeconfig (mode 0600).",
 )
 @click.option(
-    "--advertise-address", default="", help="The address others reach this server at; default: the listen address."
+    "--advertise-address",
+    default="",
+    help="The address at which clients reach this server; default: the listen address.",
 )
 @click.option(
     "--service-cluster-ip-range",
@@ -106,7 +108,7 @@ _MOST_DIGITS = 6
 @click.option(
     "--enable-garbage-collector",
     is_flag=True,
-    help="Deletions wait for dependents as asked: a kube-controller-manager collects garbage here.",
+    help="Honour deletion propagation policies: a kube-controller-manager collects garbage here.",
 )
 @click.option("--insecure", is_flag=True, help="Plain HTTP, everybody is administrator; loopback only.")
 @click.option(
@@ -219,11 +221,11 @@ def apiserver_command(
 def _refused(error: PermissionError, listen: str) -> str:
     if error.filename is None:
         return f"--listen {listen}: Permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE"
-    return f"{error.filename}: Permission denied: run it as whom that belongs to, or name another --data-dir"
+    return f"{error.filename}: Permission denied: run it as the owner, or name another --data-dir"
 
 
 def _allow_descriptors() -> None:
-    """As many open files as connections need, where that is allowed; the usual 1,024 are few."""
+    """Raises the limit of open files to what the connections need, as far as allowed; the default is 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -232,7 +234,7 @@ def _allow_descriptors() -> None:
 
 
 def _connection_limits() -> ConnectionLimits:
-    """No more connections than there can be open files beside those of the store."""
+    """Returns limits of connections that fit the limit of open files, minus those of the store."""
     most = ConnectionLimits()
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     total = most.total if soft == resource.RLIM_INFINITY else max(min(most.total, soft - _OTHER_FILES), 1)
@@ -273,18 +275,18 @@ async def _serve(settings: ServerSettings) -> None:
     "--role",
     type=click.Choice(sorted(GROUPS)),
     required=True,
-    help="What it may do: everything, look at everything but Secrets, or what a node's agent needs.",
+    help="Rights: everything, read everything but Secrets, or what a node's agent needs.",
 )
-@click.option("--name", default="", help="The user; one that is not there yet is added. Default: the role.")
+@click.option("--name", default="", help="The user; a new one is added. Default: the role.")
 @click.option("--server", default="", help="URL of the server; default: from --listen and --advertise-address.")
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write it there (mode 0600) instead of to standard output.",
+    help="Write to this file (mode 0600) instead of to standard output.",
 )
 @click.pass_context
 def kubeconfig_command(ctx: click.Context, *, role: str, name: str, server: str, output: Path | None) -> None:
-    """A kubeconfig for a user of the server of --data-dir; the server may be running."""
+    """Print or write a kubeconfig for a user of the server of --data-dir; the server may be running."""
     directory = _store_of(ctx.obj.data_dir).parent / "pki"
     name = name or role
     if not _USER.fullmatch(name):
@@ -299,7 +301,7 @@ def kubeconfig_command(ctx: click.Context, *, role: str, name: str, server: str,
         if output is not None:
             write_private(output, text)
     except FileNotFoundError as error:
-        raise Failure(f"{error.filename} is not there: the server makes it on its first start", UNUSABLE) from error
+        raise Failure(f"{error.filename} does not exist: the server creates it at its first start", UNUSABLE) from error
     except OSError as error:
         raise Failure(str(error), FAILED) from error
     if output is None:
@@ -373,7 +375,7 @@ def restore_command(choice: StorageChoice, *, snapshot: Path) -> None:
 )
 @click.pass_obj
 def repair_command(choice: StorageChoice) -> None:
-    """Remove from the store of --data-dir the records that are damaged, and say which; the server must not be running."""
+    """Remove damaged records from the store of --data-dir, and list them; the server must not be running."""
     path = _store_of(choice.data_dir)
     if not path.exists():
         raise Failure(f"there is no store in {choice.data_dir}", UNUSABLE)

@@ -1,4 +1,4 @@
-"""Where `nodeagent apiserver` keeps objects: its options, and what copies them from one place to another."""
+"""The storage of `nodeagent apiserver`: its options, and copies from one storage to another."""
 
 import asyncio
 import sqlite3
@@ -24,13 +24,13 @@ from nodeagent.kinds.catalog import all_kinds
 from nodeagent.model.text import printable
 
 ETCD_PORT = 2379
-_TOLD = 10
+_MOST_LISTED = 10
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 @dataclass(frozen=True, slots=True)
 class StorageChoice:
-    """What the options say. `etcd` None: in the data directory, or in memory without one."""
+    """The selected storage. etcd: None for SQLite in `data_dir`, or for memory without a directory."""
 
     data_dir: Path | None
     etcd: EtcdSettings | None = None
@@ -38,7 +38,7 @@ class StorageChoice:
 
 
 def storage_options(command: _Command) -> _Command:
-    """The options that say where objects are kept."""
+    """Adds the options that select the storage."""
     file = click.Path(path_type=Path, dir_okay=False)
     options = (
         click.option(
@@ -47,10 +47,10 @@ def storage_options(command: _Command) -> _Command:
             help="Where objects are kept. Default: sqlite with --data-dir, else memory.",
         ),
         click.option("--etcd-servers", default="", help="URLs of etcd's members, separated by commas."),
-        click.option("--etcd-cafile", type=file, help="Authorities that etcd's certificates are checked with."),
-        click.option("--etcd-certfile", type=file, help="Certificate this server shows to etcd."),
-        click.option("--etcd-keyfile", type=file, help="Its key."),
-        click.option("--etcd-prefix", default="/registry", show_default=True, help="Below which keys are."),
+        click.option("--etcd-cafile", type=file, help="Certificate authorities that verify etcd's certificates."),
+        click.option("--etcd-certfile", type=file, help="Client certificate for etcd."),
+        click.option("--etcd-keyfile", type=file, help="Key of the client certificate."),
+        click.option("--etcd-prefix", default="/registry", show_default=True, help="Prefix of the keys."),
     )
     for option in reversed(options):
         command = option(command)
@@ -64,7 +64,7 @@ def read_storage(
     files: tuple[Path | None, Path | None, Path | None],
     prefix: str,
 ) -> StorageChoice:
-    """`files`: authorities, certificate, key. Raises Failure where options contradict each other."""
+    """Returns the selected storage. files: authorities, certificate, key. Raises Failure if options contradict each other."""
     cafile, certfile, keyfile = files
     if storage == "sqlite" and data_dir is None:
         raise Failure("--storage sqlite needs --data-dir", UNUSABLE)
@@ -82,7 +82,7 @@ def read_storage(
 def read_etcd(
     servers: str, cafile: Path | None, certfile: Path | None, keyfile: Path | None, prefix: str
 ) -> EtcdSettings:
-    """Raises Failure where that is no cluster."""
+    """Returns the settings of an etcd cluster. Raises Failure if they cannot be used."""
     urls = [urlsplit(text.strip()) for text in servers.split(",") if text.strip()]
     schemes = {url.scheme for url in urls}
     try:
@@ -99,7 +99,7 @@ def read_etcd(
     if not secure and (cafile or certfile):
         raise Failure("etcd's certificates are for https://", UNUSABLE)
     if not prefix.strip("/"):
-        raise Failure("--etcd-prefix: all keys of etcd are no place; /registry is kube-apiserver's", UNUSABLE)
+        raise Failure("--etcd-prefix must not be empty; /registry is kube-apiserver's", UNUSABLE)
     if not prefix.isprintable() or {".", ".."} & set(prefix.split("/")):
         raise Failure(f"--etcd-prefix {prefix!r}: names such as /registry, without . and ..", UNUSABLE)
     settings = EtcdSettings(
@@ -114,7 +114,7 @@ def read_etcd(
 
 
 def snapshot_etcd(settings: EtcdSettings, output: Path) -> None:
-    """Writes a store of SQLite. Raises Failure."""
+    """Copies the objects in etcd to a SQLite file. Raises Failure."""
 
     async def take() -> None:
         async with _store(_etcd(settings)) as store:
@@ -124,7 +124,7 @@ def snapshot_etcd(settings: EtcdSettings, output: Path) -> None:
 
 
 def restore_etcd(settings: EtcdSettings, snapshot: Path) -> None:
-    """Writes a snapshot's objects to etcd, where none of them may be yet as another. Raises Failure."""
+    """Writes the objects of a snapshot to etcd. Raises Failure if etcd has a different version of one of them."""
     _report(_run(_move(_sqlite(snapshot), _etcd(settings)), f"{snapshot} cannot be restored"))
 
 
@@ -138,7 +138,7 @@ def restore_etcd(settings: EtcdSettings, snapshot: Path) -> None:
 @click.option("--to", "target", required=True, help="etcd:URL,URL,…")
 @click.pass_obj
 def migrate_command(choice: StorageChoice, *, source: str, target: str) -> None:
-    """Copy all objects to an etcd, and compare them there; nothing is overwritten. Interrupted, begin it again."""
+    """Copy all objects to etcd, and compare them there; nothing is overwritten. After an interruption, run it again."""
     kind, _, where = source.partition(":")
     store = Path(where) / STORE_FILE
     if kind != "sqlite" or not store.is_file():
@@ -152,7 +152,7 @@ def migrate_command(choice: StorageChoice, *, source: str, target: str) -> None:
 
 
 def _report(moved: MigrationResult) -> None:
-    for what in moved.different[:_TOLD]:
+    for what in moved.different[:_MOST_LISTED]:
         click.echo(f"different there: {printable(what)}")
     click.echo(f"{moved.written} objects written, {moved.same} were there, {len(moved.different)} are different there")
     if moved.different:

@@ -1,4 +1,4 @@
-"""Options and manners that all commands share which explain, compare and list."""
+"""Options that the commands share which explain, compare and list; and the style of their first line."""
 
 import functools
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from nodeagent.proxy.observe.admin.place import DEFAULT_SOCKET
 Result = TypeVar("Result")
 
 
-def asking_options(command: Callable[..., Result]) -> Callable[..., Result]:
-    """Adds who is asked; the command gets ``access: Access``."""
+def access_options(command: Callable[..., Result]) -> Callable[..., Result]:
+    """Adds the options that select the source of objects; the command gets ``access: Access``."""
 
     @functools.wraps(command)
     def with_access(
@@ -39,15 +39,15 @@ def asking_options(command: Callable[..., Result]) -> Callable[..., Result]:
         return command(*arguments, access=access, **parameters)
 
     decorated: Callable[..., Result] = with_access
-    told = "Which node this is, where no agent says so (default: the host's name)."
-    decorated = click.option("--node-name", metavar="NAME", type=NodeName(), help=told)(decorated)
+    text = "The name of this node, if no agent answers (default: the host's name)."
+    decorated = click.option("--node-name", metavar="NAME", type=NodeName(), help=text)(decorated)
     for flags, metavar, text in (
         (
             "--cluster-cidr",
             "CIDRS",
-            "The pod networks of the cluster, where no agent says so; as given to nodeagent run.",
+            "The pod networks of the cluster, if no agent answers; as for nodeagent run.",
         ),
-        ("--config", "FILE", "The agent's configuration, where no agent says what is in it."),
+        ("--config", "FILE", "The agent's configuration file, if no agent answers."),
         ("--kubeconfig", "FILE", "Read the objects from this API server instead of asking the agent."),
         ("--manifests", "DIRECTORY", "Read the objects from this directory instead of asking the agent."),
     ):
@@ -62,5 +62,5 @@ def socket_option(command: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def verdict_style(text: str, *, good: bool) -> str:
-    """The first line, in colour where there are colours."""
+    """Returns the verdict line in bold green or red; click removes colours if the output is no terminal."""
     return click.style(text, fg="green" if good else "red", bold=True)

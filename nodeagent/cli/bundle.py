@@ -1,4 +1,4 @@
-"""`nodeagent bundle` and `nodeagent replay`: one archive for a bug report, and what it says programmed in a namespace."""
+"""`nodeagent bundle` and `nodeagent replay`: writes an archive for a bug report, and programs one in a namespace."""
 
 import io
 import json
@@ -15,10 +15,10 @@ import click
 import msgspec
 
 from nodeagent import __version__
-from nodeagent.cli.all_nodes.cluster_options import AskedCluster, cluster_options
-from nodeagent.cli.asking import asking_options
-from nodeagent.cli.bundle_archive import bundle_of
-from nodeagent.cli.bundled_commands import said_by_programs
+from nodeagent.cli.all_nodes.cluster_options import ClusterTarget, cluster_options
+from nodeagent.cli.asking import access_options
+from nodeagent.cli.bundle_archive import open_bundle
+from nodeagent.cli.bundled_commands import command_outputs
 from nodeagent.cli.diff import difference
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
@@ -26,7 +26,7 @@ from nodeagent.cli.explain import document, explain_all
 from nodeagent.cli.kernel_view import KernelView, read_kernel
 from nodeagent.cli.node_reading import ask_agent, look_at_node
 from nodeagent.cli.node_view import Access, NodeView
-from nodeagent.cli.recording import MEMBERS, RECORDING, NotReplayable, Recording, read_members, recording_of
+from nodeagent.cli.recording import MEMBERS, RECORDING, NotReplayable, Recording, decode_recording, read_members
 from nodeagent.cli.replay import CannotRun, replay_in_namespace
 from nodeagent.cli.replayed_objects import CONTEXT, OBJECTS
 from nodeagent.model.text import printable
@@ -45,7 +45,7 @@ _SYSCTLS = (
 )
 STDOUT = Path("-")
 ALL_SECONDS, NODE_SECONDS = 600.0, 120.0
-"""For the bundles of all nodes, and of one."""
+"""Time limits for the bundles of all nodes, and for one."""
 _USER = re.compile(rb"(\w://)[^/@\s\"]+@")
 _TOKEN = re.compile(rb"((?:Bearer|Basic) )[\w.~+/=-]{8,}")
 
@@ -60,21 +60,22 @@ _TOKEN = re.compile(rb"((?:Bearer|Basic) )[\w.~+/=-]{8,}")
 )
 @click.argument("output", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
 @cluster_options(within=ALL_SECONDS, seconds=NODE_SECONDS)
-@asking_options
-def bundle_command(output: Path, access: Access, cluster: AskedCluster | None) -> None:
-    """Write one archive for a bug report to OUTPUT (mode 0600), which must not be there yet; `-`: to standard output.
+@access_options
+def bundle_command(output: Path, access: Access, cluster: ClusterTarget | None) -> None:
+    """Write one archive for a bug report to OUTPUT (mode 0600), which must not exist yet; `-`: to standard output.
 
-    It holds Services, EndpointSlices and what the agent makes of them, the tables, links and routes of this kernel, problems, passes,
-    what `nodeagent check` says, the log of the unit nodeagent, a few sysctls and versions. Credentials, kubeconfigs, annotations and labels are not in it; names and addresses are.
+    It contains Services and EndpointSlices, the state that the agent computed from them, the tables, links and routes of this
+    kernel, problems, passes, the output of `nodeagent check`, the log of the unit nodeagent, some sysctls and versions. It
+    contains names and addresses, but no credentials, kubeconfigs, annotations and labels.
 
-    Exit codes: 0, 1 failed or a node is missing, 2 what was asked cannot be.
+    Exit codes: 0, 1 failed or a node is missing, 2 wrong arguments.
     """
     if cluster is not None:
         _bundle_of_all(output, cluster)
     view = look_at_node(access)
     files = dict(_files(view, access))
     try:
-        with _opened(output) as file, tarfile.open(fileobj=file, mode="w|gz") as archive:
+        with _open_output(output) as file, tarfile.open(fileobj=file, mode="w|gz") as archive:
             for name, content in files.items():
                 member = tarfile.TarInfo(f"{MEMBERS}/{name}")
                 member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())
@@ -84,18 +85,18 @@ def bundle_command(output: Path, access: Access, cluster: AskedCluster | None) -
     click.echo(f"{output}: {len(files)} files, from {view.origin}", err=output == STDOUT)
 
 
-def _opened(output: Path) -> IO[bytes]:
-    """Raises OSError."""
+def _open_output(output: Path) -> IO[bytes]:
+    """Opens the archive for writing. Raises OSError, also if the file exists."""
     if output == STDOUT:
         return os.fdopen(os.dup(1), "wb")
     return os.fdopen(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
-def _bundle_of_all(output: Path, cluster: AskedCluster) -> NoReturn:
+def _bundle_of_all(output: Path, cluster: ClusterTarget) -> NoReturn:
     from nodeagent.cli.all_nodes.cluster_bundle import bundle_cluster  # noqa: PLC0415 - loads a client of the API
 
     if output == STDOUT:
-        raise Failure("the bundles of all nodes want a file: OUTPUT", UNUSABLE)
+        raise Failure("the bundles of all nodes need a file as OUTPUT", UNUSABLE)
     count, missing = bundle_cluster(cluster, output, redacted)
     for node, why in sorted(missing.items()):
         click.echo(f"nodeagent: {printable(f'{node} is missing: {why}')}", err=True)
@@ -104,7 +105,7 @@ def _bundle_of_all(output: Path, cluster: AskedCluster) -> NoReturn:
 
 
 def _files(view: NodeView, access: Access) -> Mapping[str, bytes]:
-    """What is in the archive, by name."""
+    """Returns the files of the archive, as {name: content}."""
     about = {
         "version": __version__,
         "kernel": " ".join(platform.uname()[i] for i in (0, 2, 4)),
@@ -133,12 +134,12 @@ def _files(view: NodeView, access: Access) -> Mapping[str, bytes]:
     bad = [one for one in explained if not one.healthy]
     files["explain.json"] = _json([document(one, view.origin) for one in bad])
     if view.agent is not None:
-        files.update(_said_by_agent(access, view.agent))
-    files.update(said_by_programs())
+        files.update(_agent_files(access, view.agent))
+    files.update(command_outputs())
     return {name: redacted(content) for name, content in files.items()}
 
 
-def _said_by_agent(access: Access, status: Status) -> Mapping[str, bytes]:
+def _agent_files(access: Access, status: Status) -> Mapping[str, bytes]:
     found = {"status.json": _json(status)}
     client, _ = ask_agent(access)
     for name in ("transactions", "belief"):
@@ -150,12 +151,12 @@ def _said_by_agent(access: Access, status: Status) -> Mapping[str, bytes]:
 
 
 def redacted(content: bytes) -> bytes:
-    """Without passwords in URLs and tokens in headers, which words of others may hold."""
+    """Removes passwords in URLs and tokens in headers, which logs and errors of other programs may contain."""
     return _TOKEN.sub(rb"\1***", _USER.sub(rb"\1***@", content))
 
 
 def _kernel(view: NodeView, files: dict[str, bytes]) -> list[KernelView] | None:
-    """Adds what the kernel has; a note instead where it cannot be read."""
+    """Reads our tables, and adds diff.json to `files`; if they cannot be read, adds the error and returns None."""
     try:
         kernel = read_kernel(view.families, view.program if view.agent is not None else None)
         interface = None if view.interface is None else read_interface(view.interface, view.context.node_addresses)
@@ -192,19 +193,21 @@ def _json(value: object) -> bytes:
 @click.argument("bundle", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option(
-    "--node", metavar="NAME", help="Of an archive of all nodes: whose bundle. Before BUNDLE, or it is COMMAND's."
+    "--node",
+    metavar="NAME",
+    help="The node, for an archive of all nodes. Before BUNDLE; after it, it is an option of COMMAND.",
 )
 def replay_command(bundle: Path, command: tuple[str, ...], node: str | None) -> None:
-    """Program what BUNDLE says in a network namespace of its own, and run COMMAND in it (`nodeagent show frontends`).
+    """Program the tables of BUNDLE in a new network namespace, and run COMMAND in it (default: `nodeagent show frontends`).
 
-    The namespace is gone when COMMAND ends; this machine's own rules are not touched.
+    The namespace is deleted when COMMAND ends. The rules of this machine do not change.
 
-    Exit codes: that of COMMAND; 1 failed, 2 BUNDLE is no bundle, or COMMAND no program, 3 no permission.
+    Exit codes: that of COMMAND; 1 failed, 2 BUNDLE is not a bundle, or COMMAND is not a program, 3 no permission.
     """
     try:
-        with bundle_of(bundle, node) as file:
+        with open_bundle(bundle, node) as file:
             members = read_members(file, {RECORDING, OBJECTS, CONTEXT})
-        recording_of(members)
+        decode_recording(members)
     except NotReplayable as error:
         raise Failure(f"{bundle}: {error}", UNUSABLE) from error
     try:

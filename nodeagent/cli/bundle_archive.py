@@ -1,4 +1,4 @@
-"""One node's bundle: a file of its own, or a member of an archive of all nodes."""
+"""Opens the bundle of one node: a file, or a member of an archive of all nodes."""
 
 import io
 import tarfile
@@ -11,17 +11,17 @@ from nodeagent.cli.recording import NotReplayable
 from nodeagent.model.text import did_you_mean
 
 ALL_MEMBERS: Final = "nodeagent-bundles"
-"""The directory in an archive of all nodes."""
+"""The directory inside an archive of all nodes."""
 SUFFIX: Final = ".tar.gz"
 LARGEST_BYTES: Final = 64 << 20
-"""Of one node's bundle in such an archive."""
+"""Limit of one node's bundle in such an archive."""
 NAMED = 10
 _GZIP = b"\x1f\x8b"
 
 
 @contextmanager
-def bundle_of(path: Path, node: str | None) -> Iterator[IO[bytes]]:
-    """The bundle of a node; of the only one without `node`. Raises NotReplayable."""
+def open_bundle(path: Path, node: str | None) -> Iterator[IO[bytes]]:
+    """Opens a bundle. node: whose, in an archive of all nodes; None for a file of one node. Raises NotReplayable."""
     try:
         with path.open("rb") as file:
             single = file.read(2) == _GZIP
@@ -34,7 +34,7 @@ def bundle_of(path: Path, node: str | None) -> Iterator[IO[bytes]]:
 
 
 def _member(file: IO[bytes], node: str | None) -> IO[bytes]:
-    """Raises NotReplayable."""
+    """Returns the bundle of a node in an archive. Raises NotReplayable."""
     names: list[str] = []
     try:
         with tarfile.open(fileobj=file, mode="r|") as archive:

@@ -1,4 +1,4 @@
-"""What programs say of a node, for a bundle: rules, routes, links, `nodeagent check`, the log."""
+"""Outputs of programs on a node, for a bundle: rules, routes, links, `nodeagent check`, the log."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 SECONDS = 60.0
 LOG_LINES = 5000
 LARGEST_BYTES = 16 << 20
-"""Of what one program prints; a bundle says where it was cut off."""
+"""Limit of one program's output; a longer one is cut, with a note."""
 COMMANDS = {
     "ruleset": ("nft", "-n", "list", "ruleset"),
     "links": ("ip", "-d", "-s", "link"),
@@ -21,8 +21,8 @@ COMMANDS = {
 }
 
 
-def said_by_programs() -> Iterator[tuple[str, bytes]]:
-    """A file for each; one that ends in `.error.txt` where a program cannot be run."""
+def command_outputs() -> Iterator[tuple[str, bytes]]:
+    """Yields (file name, output) for each command; `NAME.error.txt` if the program cannot be run."""
     for name, command in COMMANDS.items():
         try:
             done = subprocess.run(command, capture_output=True, check=False, timeout=SECONDS)  # noqa: S603

@@ -1,4 +1,4 @@
-"""Which ClusterIPs the service interface should carry, and which of them it does not."""
+"""The ClusterIPs that the service interface should carry, and those that it lacks."""
 
 from collections.abc import Iterable
 
@@ -10,8 +10,8 @@ from nodeagent.proxy.dataplane.interface_reading import read_interface
 
 
 def wanted_addresses(view: NodeView, keys: Iterable[ObjectKey]) -> dict[str, str]:
-    """What the service interface shall carry for these Services: addresses, each with its Service, and ranges, which belong to
-    many Services and have an empty one."""
+    """Returns what the service interface should carry for these Services: {address: Service}, and {CIDR: ""} for a range,
+    which belongs to many Services."""
     found: dict[str, str] = {}
     ranges = carried_ranges(view.node.service_cidrs)
     for key in keys:
@@ -23,8 +23,8 @@ def wanted_addresses(view: NodeView, keys: Iterable[ObjectKey]) -> dict[str, str
 
 
 def missing_addresses(view: NodeView, only: ObjectKey | None = None) -> frozenset[str]:
-    """The ClusterIPs of all Services, or of one, that the interface does not carry; empty where the node has no such interface.
-    Raises OSError."""
+    """Returns the ClusterIPs of one Service, or of all, that the interface does not carry; empty if the node has no service
+    interface. Raises OSError."""
     if view.interface is None:
         return frozenset()
     keys = list(view.states) if only is None else [only]

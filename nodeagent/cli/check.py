@@ -1,4 +1,4 @@
-"""`nodeagent check`: can this kernel do the work, and is what is programmed read alike by two readers?"""
+"""`nodeagent check`: whether the kernel has what is needed, and whether two readers see the same tables."""
 
 import os
 import re
@@ -13,14 +13,14 @@ from pathlib import Path
 import click
 
 from nodeagent.cli.agent_check import agent_finding
-from nodeagent.cli.all_nodes.cluster_options import AskedCluster, cluster_options
+from nodeagent.cli.all_nodes.cluster_options import ClusterTarget, cluster_options
 from nodeagent.cli.columns import Column
 from nodeagent.cli.examples import examples
-from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
+from nodeagent.cli.exit_codes import FAILED
+from nodeagent.cli.kernel_reading import kernel_failures, read_with_retries
 from nodeagent.cli.other_tables import read_others
 from nodeagent.cli.rows import output_option, print_document, print_rows
 from nodeagent.cli.second_reader import NoSecondReader, SecondReader
-from nodeagent.cli.show import patiently
 from nodeagent.diagnosis.checks.affinity_room import affinity_finding
 from nodeagent.diagnosis.checks.finding import Finding, Result, verdict_of
 from nodeagent.diagnosis.checks.foreign_programs import ipsec_findings, link_program_findings, vlan_findings
@@ -47,7 +47,7 @@ from nodeagent.proxy.dataplane.driver.belief import Contents, Ownership
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
 from nodeagent.proxy.dataplane.driver.ownership import probe_ownership
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
-from nodeagent.proxy.dataplane.errors import DataplaneError, KernelUnclear, NotPermitted
+from nodeagent.proxy.dataplane.errors import KernelUnclear
 from nodeagent.proxy.dataplane.families import families_here
 from nodeagent.proxy.dataplane.image.image import interval_cidrs
 from nodeagent.proxy.dataplane.interface_reading import read_interface
@@ -61,13 +61,13 @@ _OLDEST_NFT = (1, 0, 6)
 _NFT_SECONDS = 10.0
 _INTERFACE = "nodeagent0"
 _EVALUATED_NOWHERE = tuple(f"table {family} " for family in OUTSIDE)
-"""How notes begin of tables that have a finding of their own."""
+"""The start of notes on tables that have a finding of their own."""
 MOST_READ_TWICE = 20_000
-"""Elements of a set: libnftables takes half a second for so many."""
+"""The most elements of a set that libnftables reads too: it needs half a second for as many."""
 Known = Mapping[Family, TableReading | None]
-"""Our tables as they were read first; read again only if the rules changed since. None: there was no table."""
+"""Our tables as first read; they are read again only if the rules have changed. None: there was no table."""
 MOST_ASKED = 8
-"""Of ClusterIPs that are no addresses of the node routes are asked for so many."""
+"""The number of ClusterIPs missing from the node for which a route is looked up."""
 
 
 @click.command(
@@ -78,31 +78,25 @@ MOST_ASKED = 8
         "nodeagent check --all-nodes  every node of the cluster, worst first",
     ),
 )
-@click.option("--socket", "place", metavar="PATH", help="The agent's socket, where it is not at the usual place.")
+@click.option("--socket", "place", metavar="PATH", help="The agent's socket, if it is not at the default path.")
 @output_option
 @cluster_options(kubeconfig=True)
-def check_command(output: str, place: str | None, cluster: AskedCluster | None) -> None:
-    """Look whether this node can do the work, has what it should, and who else is at work on it.
+def check_command(output: str, place: str | None, cluster: ClusterTarget | None) -> None:
+    """Check whether this kernel has what is needed, whether the rules are right, and which other programs interfere.
 
-    Kernel, nft, settings, what is programmed, the order of hooks, other programs; each with what follows and what to do.
-    Changes nothing. Exit codes: 0 healthy, 1 not healthy or failed, 3 no permission.
+    Checks the kernel, nft, settings, programmed tables, the order of hooks and other programs. Each failed check names the
+    consequence and the remedy. Changes nothing. Exit codes: 0 healthy, 1 not healthy or failed, 3 no permission.
     """
     if cluster is not None:
-        from nodeagent.cli.all_nodes.cluster_question import ask_cluster  # noqa: PLC0415 - loads a client of the API
+        from nodeagent.cli.all_nodes.cluster_question import exit_with_answers  # noqa: PLC0415 - loads a client
 
-        healthy = ask_cluster(cluster, ["check", "-o", "json"], output)
-        click.get_current_context().exit(0 if healthy else FAILED)
-    try:
-        with closing(Ruleset()) as ruleset:
-            findings = [*kernel_findings(ruleset)]
-            known = {family: read_contents(ruleset, family) for family in Family}
-            findings += table_findings(ruleset, known)
-            findings += [agent_finding(None if place is None else Path(place))]
-            findings += node_findings(ruleset, known)
-    except NotPermitted as error:
-        raise Failure(str(error), CANNOT_PROGRAM) from error
-    except (DataplaneError, OSError) as error:
-        raise Failure(str(error), FAILED) from error
+        exit_with_answers(cluster, ["check", "-o", "json"], output)
+    with kernel_failures(), closing(Ruleset()) as ruleset:
+        findings = [*kernel_findings(ruleset)]
+        known = {family: read_contents(ruleset, family) for family in Family}
+        findings += table_findings(ruleset, known)
+        findings += [agent_finding(None if place is None else Path(place))]
+        findings += node_findings(ruleset, known)
     healthy = all(finding.result is not Result.FAILED for finding in findings)
     verdict = verdict_of(findings)
     rows = [_row(finding) for finding in findings]
@@ -124,7 +118,7 @@ def _row(finding: Finding) -> dict[str, object]:
 
 
 def node_findings(ruleset: Ruleset, known: Known) -> Iterator[Finding]:
-    """Settings, the order of hooks, and other programs. known: our tables."""
+    """Yields findings on settings, the order of hooks, and other programs. known: our tables."""
     tables = {family: found for family, found in known.items() if found is not None}
     pods = tuple(cidr for found in tables.values() for cidr in _pod_cidrs(found))
     facts = read_facts(ruleset, pods, programmed=frozenset(tables))
@@ -143,8 +137,8 @@ def node_findings(ruleset: Ruleset, known: Known) -> Iterator[Finding]:
         if count is not None:
             yield affinity_finding(family.value, count, schema.AFFINITY_SIZE)
     yield from interface_findings(_interface_fact([found.contents for found in tables.values()]))
-    yield from port_findings(tuple(crowd_facts()))
-    followed = [patiently(partial(_ways, ruleset, family, table)) for family, table in known.items()]
+    yield from port_findings(tuple(port_shortage_facts()))
+    followed = [read_with_retries(partial(_ways, ruleset, family, table)) for family, table in known.items()]
     yield from way_findings(tuple(fact for facts, _ in followed for fact in facts))
     yield from unread_rules(note for _, notes in followed for note in notes)
 
@@ -154,14 +148,14 @@ def _has_interface() -> bool:
 
 
 def _families_of_interface() -> frozenset[Family]:
-    """The families of which the service interface carries addresses or routes; link-local addresses do not count."""
+    """Returns the families for which the service interface carries addresses or routes, except link-local ones."""
     present = read_interface(_INTERFACE).present
     carried = [cidr.partition("/")[0] for cidr in (*present.addresses, *present.routes, *present.ranges)]
     return frozenset(family_of(one) for one in carried if not ip_address(one).is_link_local)
 
 
 def _interface_fact(tables: list[Contents]) -> InterfaceFact:
-    """Which of the programmed ClusterIPs are no addresses of this node, nor on the route of a range."""
+    """Returns which of the programmed ClusterIPs are neither addresses of this node nor covered by a local route."""
     programmed = sorted(unpack_address(key) for table in tables for key in table.image.get(schema.CLUSTER_IPS, ()))
     with KernelRoutes() as routes:
         local = routes.local_addresses()
@@ -173,8 +167,8 @@ def _interface_fact(tables: list[Contents]) -> InterfaceFact:
     return InterfaceFact(_INTERFACE, _has_interface(), len(programmed), missing, lost, ranged)
 
 
-def crowd_facts() -> Iterator[CrowdFact]:
-    """Endpoints to which this node's addresses have few source ports left."""
+def port_shortage_facts() -> Iterator[CrowdFact]:
+    """Yields a fact for each endpoint for which this node is short of source ports."""
     for family in Family:
         for protocol in (Protocol.TCP, Protocol.UDP):
             for crowd in read_port_shortages(family, protocol):
@@ -182,7 +176,8 @@ def crowd_facts() -> Iterator[CrowdFact]:
 
 
 def _ways(ruleset: Ruleset, family: Family, known: TableReading | None) -> tuple[list[WayFact], tuple[str, ...]]:
-    """What becomes of connections to some Services, and what was not looked at. Raises KernelUnclear when the rules changed meanwhile."""
+    """Follows connections to some Services; returns the results, and notes on rules that were not evaluated. Raises
+    KernelUnclear if the rules changed meanwhile."""
     found = read_contents(ruleset, family, known=known)
     if found is None or not found.contents.fits(found.specs, family):
         return [], ()
@@ -221,7 +216,7 @@ def _pod_cidrs(found: TableReading) -> Iterator[str]:
 
 
 def nft_finding() -> Finding:
-    """Which nft is installed. The agent needs none; people do."""
+    """Returns a finding on the installed nft. The agent does not need it, but users do."""
     try:
         told = subprocess.run(["nft", "--version"], capture_output=True, text=True, timeout=_NFT_SECONDS, check=False)  # noqa: S607
     except (OSError, subprocess.TimeoutExpired):
@@ -242,7 +237,7 @@ def nft_finding() -> Finding:
 
 
 def kernel_findings(ruleset: Ruleset) -> Iterator[Finding]:
-    """What the kernel is and can do. Raises NotPermitted."""
+    """Yields findings on the kernel and its features. Raises NotPermitted."""
     system = os.uname()
     yield Finding("kernel", Result.OK, f"{system.sysname} {system.release} ({system.machine})")
     able = families_here()
@@ -271,20 +266,20 @@ def kernel_findings(ruleset: Ruleset) -> Iterator[Finding]:
 
 
 def table_findings(ruleset: Ruleset, known: Known) -> Iterator[Finding]:
-    """What is programmed, and whether libnftables says the same of it. known: our tables."""
+    """Yields findings on our tables, and on whether libnftables reads the same. known: our tables."""
     try:
         reader = SecondReader()
     except NoSecondReader as error:
         yield Finding("second reader", Result.NOTE, f"tables are not compared: {error}")
         reader = None
     for family, table in known.items():
-        yield patiently(partial(_table_finding, ruleset, family, reader, table))
+        yield read_with_retries(partial(_table_finding, ruleset, family, reader, table))
 
 
 def _table_finding(
     ruleset: Ruleset, family: Family, reader: SecondReader | None, known: TableReading | None
 ) -> Finding:
-    """Raises KernelUnclear when the rules changed while both read."""
+    """Returns the finding on a family's table. Raises KernelUnclear if the rules changed while both readers read."""
     check = f"{family.value} table"
     found = read_contents(ruleset, family, known=known)
     if found is None:
@@ -315,7 +310,7 @@ def _own_now(ruleset: Ruleset, family: Family) -> Listing:
 
 
 def _read_twice(ruleset: Ruleset, family: Family, found: TableReading, reader: SecondReader | None) -> Finding:
-    """Whether libnftables says the same of a table."""
+    """Compares our reading of a table with that of libnftables."""
     check = f"{family.value} table"
     own = own_listing(found.contents, found.specs)
     told = f"{len(own)} sets, {sum(map(len, own.values()))} elements, {len(found.contents.hooks)} chains"

@@ -1,4 +1,4 @@
-"""`nodeagent cleanup`: the only remover of what the agent left in place."""
+"""`nodeagent cleanup`: removes from the kernel what the agent left in place; no other command does."""
 
 import asyncio
 
@@ -24,21 +24,18 @@ from nodeagent.proxy.dataplane.interface import ServiceInterface
     ),
 )
 @click.option("--interface", default="nodeagent0", show_default=True, help="Name of the service interface.")
-@click.option(
-    "--of", "other", type=click.Choice(["kube-proxy"]), help="Remove what another proxy left, nothing of ours."
-)
+@click.option("--of", "other", type=click.Choice(["kube-proxy"]), help="Remove only what another proxy left.")
 @click.option("--dry-run", is_flag=True, help="With --of: print what would be removed, change nothing.")
-@click.option("--force", is_flag=True, help="With --of: also when no agent has programmed anything here.")
+@click.option("--force", is_flag=True, help="With --of: also if no agent has programmed anything here.")
 def cleanup_command(interface: str, other: str | None, *, dry_run: bool, force: bool) -> None:
-    """Remove the tables `nodeagent` (ip and ip6) and the service interface, and end the process that answers names.
-    Idempotent; nothing else is touched.
+    """Remove the tables `nodeagent` (ip and ip6) and the service interface, and end the DNS process.
+    May be repeated; changes nothing else.
 
-    With --of kube-proxy: remove the leftovers of its nftables, iptables and ipvs modes instead, once the agent's
-    tables are there.
+    With --of kube-proxy: remove the leftovers of its nftables, iptables and ipvs modes instead; needs the agent's tables.
 
-    An interface that nothing shows to be the agent's is refused, and the tables stay too.
+    Refuses, also for the tables, if the interface cannot be recognised as the agent's.
 
-    Exit codes: 0 (also when there was nothing), 1 failed or refused, 3 no permission or a running agent owns the tables.
+    Exit codes: 0 (also if there was nothing to remove), 1 failed or refused, 3 no permission or a running agent owns the tables.
     """
     if other is not None:
         clean_up_kube_proxy(dry_run=dry_run, force=force)
@@ -64,7 +61,7 @@ def cleanup_command(interface: str, other: str | None, *, dry_run: bool, force: 
 
 
 async def _remove_interface(driver: ServiceInterface) -> bool:
-    """Whether there was one."""
+    """Removes the interface; returns whether it existed."""
     existed = await driver.exists()
     await driver.remove()
     return existed

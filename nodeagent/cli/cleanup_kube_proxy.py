@@ -1,4 +1,4 @@
-"""`nodeagent cleanup --of kube-proxy`: remove what another proxy left."""
+"""`nodeagent cleanup --of kube-proxy`: removes the rules that kube-proxy left."""
 
 import os
 from collections.abc import Iterable
@@ -26,10 +26,11 @@ _NO_TABLE = "there is no table nodeagent: without kube-proxy's rules no service 
 
 
 def clean_up_kube_proxy(*, dry_run: bool, force: bool) -> None:
-    """Print one line for each thing that is removed, or would be; notes and failures go to standard error.
+    """Removes the rules and prints a line for each item. Notes and failures go to standard error.
 
-    force: also where the agent has not programmed anything. Raises Failure: code 1 when a kube-proxy runs here, when
-    nothing of ours would take its place, or something could not be removed (the rest is); 3 without permission.
+    dry_run: only print. force: also if the agent has programmed nothing.
+    Raises Failure: code 1 if kube-proxy is running, if our tables are missing, or if an item could not be removed (all
+    others are); 3 without permission.
     """
     process = running_kube_proxy()
     if process is not None and not dry_run:
@@ -59,7 +60,7 @@ def clean_up_kube_proxy(*, dry_run: bool, force: bool) -> None:
 
 
 def places(netlink: Ruleset) -> tuple[CleanupTarget, ...]:
-    """Everywhere kube-proxy leaves something, rules before the sets they use."""
+    """Returns everything that kube-proxy may have left, rules before the sets that they use."""
     path = os.environ.get("PATH", "").split(os.pathsep)
     tools = InstalledTools([Path(place) for place in (*path, *_SYSTEM_PATH) if place])
     return (

@@ -1,6 +1,6 @@
-"""Rows as aligned columns that fit a terminal without cutting a value (pure).
+"""Lays out rows as aligned columns that fit a terminal, without cutting a value (pure).
 
-Where they do not fit, lists are wrapped between their items; where that is not enough, whole columns are left out.
+If they do not fit, lists are wrapped between their items; if that is not enough, whole columns are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ _SEPARATOR = ", "
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: the row's key, the heading, whether it holds numbers, and its turn to be left out (0: never)."""
+    """A column. key: of the value in a row. number: align right. leaves: order in which it is left out (0: never)."""
 
     key: str
     heading: str
@@ -23,14 +23,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The lines, the headings first, and the headings of the columns that were left out."""
+    """lines: the heading line, then the rows. dropped: headings of the columns that were left out."""
 
     lines: tuple[str, ...]
     dropped: tuple[str, ...]
 
 
 def lay_out(columns: Sequence[Column], rows: Sequence[Mapping[str, object]], width: int | None) -> Layout:
-    """The rows as lines of at most `width` characters (None: any), longer only where no column may be left out."""
+    """Returns lines of at most `width` characters (None: no limit), longer only if no further column may be left out."""
     shown = list(columns)
     while True:
         limits = _limits(shown, rows, width)
@@ -43,7 +43,7 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Mapping[str, object]], wid
 
 
 def _limits(shown: Sequence[Column], rows: Sequence[Mapping[str, object]], width: int | None) -> list[int] | None:
-    """Each column's width, the lists as wide as there is room; None when not even the narrowest fit."""
+    """Returns the width of each column, or None if even the narrowest columns do not fit."""
     limits = [_widest([column.heading, *(_text(row[column.key]) for row in rows)]) for column in shown]
     if width is None:
         return limits
@@ -76,7 +76,7 @@ def _line(shown: Sequence[Column], limits: Sequence[int], texts: Sequence[str]) 
 
 
 def _parts(value: object) -> list[str]:
-    """A value in the pieces it may be wrapped between, each with the comma that follows it."""
+    """Splits a value where it may be wrapped: the items of a list, each with its comma."""
     if not isinstance(value, list):
         return [_text(value)]
     return [f"{item}," for item in value[:-1]] + [str(item) for item in value[-1:]]

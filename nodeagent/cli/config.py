@@ -1,4 +1,4 @@
-"""`nodeagent config`: what the configuration is, where it comes from, and whether it can be used."""
+"""`nodeagent config`: prints the configuration with its origins, and checks it."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import click
 from nodeagent.cli.config_options import ConfigRejected, config_options
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import UNUSABLE, Failure
-from nodeagent.cli.host_checks import cautions, check_files, refuse_overlaps
+from nodeagent.cli.host_checks import check_files, refuse_overlaps, startup_warnings
 from nodeagent.cli.manifest_check import problems_in
 from nodeagent.config import ConfigError, LoadedConfig
 from nodeagent.config.config_text import notes, render_json, render_yaml
@@ -39,9 +39,9 @@ def config_command() -> None:
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 @config_options
 def show(output: str, loaded: LoadedConfig) -> None:
-    """Print every option with its value and where that comes from.
+    """Print every option with its value and the origin of the value.
 
-    The YAML is a configuration file of its own: given to --config it makes the same configuration.
+    The YAML is a configuration file: with --config it gives the same configuration.
     """
     render = render_json if output == "json" else render_yaml
     click.echo(render(loaded, _remarks(loaded)), nl=False)
@@ -56,10 +56,10 @@ def show(output: str, loaded: LoadedConfig) -> None:
 )
 @config_options
 def check(loaded: LoadedConfig) -> None:
-    """Say whether the configuration can be used on this machine; exit code 2 and one line per problem when it cannot.
+    """Check whether the configuration can be used on this machine; if not, exit with 2 and print one line per problem.
 
-    Files that it names must be there, the objects in the directory of --manifests must be right, and service ranges may
-    hold no address or gateway of this machine.
+    Configured files must exist, the objects in the directory of --manifests must be valid, and service ranges must not
+    contain an address or gateway of this machine.
     """
     try:
         refuse_overlaps(loaded)
@@ -68,7 +68,7 @@ def check(loaded: LoadedConfig) -> None:
         problems = [*error.problems, *check_files(loaded)]
     if problems:
         raise ConfigRejected(ConfigError(problems))
-    for note in (*notes(loaded), *_remarks(loaded), *(f"warning: {caution}" for caution in cautions(loaded))):
+    for note in (*notes(loaded), *_remarks(loaded), *(f"warning: {caution}" for caution in startup_warnings(loaded))):
         click.echo(note)
     changed = sum(origin != "default" for origin in loaded.origins.values())
     click.echo(f"ok: {changed} of {len(loaded.origins)} options set, the others at their default")
@@ -77,7 +77,7 @@ def check(loaded: LoadedConfig) -> None:
 
 
 def _check_manifests(directory: Path, node_name: str) -> None:
-    """Raises Failure after a line for each problem."""
+    """Prints a line for each problem; raises Failure if there are any."""
     try:
         problems = problems_in(directory, node_name)
     except OSError as error:
@@ -90,7 +90,7 @@ def _check_manifests(directory: Path, node_name: str) -> None:
 
 
 def _remarks(loaded: LoadedConfig) -> tuple[str, ...]:
-    """What the configuration comes to in this environment."""
+    """Returns remarks on how the agent will reach its source in this environment."""
     way = describe_way(loaded.config, os.environ)
     return () if way is None else (way,)
 

@@ -27,7 +27,7 @@ _CONFIG = "config_file"
 
 
 class ConfigRejected(click.ClickException):
-    """A configuration that cannot be used; shown without a traceback."""
+    """The configuration cannot be used; printed without a traceback."""
 
     exit_code = 2
 
@@ -50,18 +50,20 @@ def config_options(command: Callable[..., Result]) -> Callable[..., Result]:
             raise ConfigRejected(error) from error
         return command(*arguments, loaded=loaded, **parameters)
 
-    return _loading(with_configuration, lambda loaded: loaded)
+    return _with_loader(with_configuration, lambda loaded: loaded)
 
 
 def reloadable_config_options(command: Callable[..., Result]) -> Callable[..., Result]:
-    """As `config_options`; the command gets ``load: Callable[[], LoadedConfig]``.
+    """Like `config_options`, but the command gets ``load: Callable[[], LoadedConfig]``.
 
-    It raises ConfigError, also for service ranges that hold an address of this machine.
+    `load` raises ConfigError, also if a service range contains an address of this machine.
     """
-    return _loading(command, refuse_overlaps)
+    return _with_loader(command, refuse_overlaps)
 
 
-def _loading(command: Callable[..., Result], accept: Callable[[LoadedConfig], LoadedConfig]) -> Callable[..., Result]:
+def _with_loader(
+    command: Callable[..., Result], accept: Callable[[LoadedConfig], LoadedConfig]
+) -> Callable[..., Result]:
     @functools.wraps(command)
     def with_loader(*arguments: object, **parameters: object) -> Result:
         file = parameters.pop(_CONFIG)
@@ -90,7 +92,7 @@ def _loading(command: Callable[..., Result], accept: Callable[[LoadedConfig], Lo
 
 
 def _point_to_cleanup(_context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
-    """kube-proxy's flag: it removes its rules and ends."""
+    """Rejects kube-proxy's flag --cleanup with a hint at our command."""
     if asked:
         raise click.UsageError("--cleanup is a command here: nodeagent cleanup (of kube-proxy's: --of kube-proxy)")
 
@@ -110,7 +112,7 @@ def _take_flags(parameters: dict[str, object]) -> Mapping[str, str]:
 
 
 def refuse_dashed_values(arguments: Sequence[str]) -> None:
-    """Ends with a usage error for a value like -1 of an option whose value may be left out: click takes it for an option."""
+    """Raises UsageError for a value like -1 of an option whose value is optional: click would parse it as an option."""
     given = {name: flag for flag in FLAGS.values() for name in (flag.name, *flag.spellings)}
     for argument in arguments:
         name, equals, value = argument.partition("=")
@@ -123,14 +125,14 @@ def refuse_dashed_values(arguments: Sequence[str]) -> None:
 
 
 def _option(flag: Flag) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """The click option of a flag; its text is parsed with the rest of the configuration, for one kind of error."""
+    """Returns the click option of a flag. The configuration parses its text, so that all errors look alike."""
     key = KEYS[flag.path]
     spellings = (flag.name, *flag.spellings, _parameter(flag.name))
     if flag.name == VERBOSITY:
         help_text = "Log for debugging; a number as kube-proxy takes it: 4 and more is debug, less is info."
         return click.option(*spellings, metavar="N", is_flag=False, flag_value=DEBUG_VERBOSITY, help=help_text)
     help_text = f"{key.description} [{flag.path}]".replace("`", "")
-    complete = _completing(key)
+    complete = _completion_of(key)
     match key.form:
         case Form.SWITCH:
             return click.option(
@@ -149,8 +151,8 @@ def _option(flag: Flag) -> Callable[[Callable[..., Result]], Callable[..., Resul
             return click.option(*spellings, metavar="TEXT", help=help_text, shell_complete=complete)
 
 
-def _completing(key: Key) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """What the shell completes: the values of an option that has few."""
+def _completion_of(key: Key) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Returns the shell completion of an option: its values, if there are only a few."""
 
     def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
         return [value for value in values_of(key) if value.startswith(incomplete)]
@@ -159,7 +161,7 @@ def _completing(key: Key) -> Callable[[click.Context, click.Parameter, str], lis
 
 
 def values_of(key: Key) -> tuple[str, ...]:
-    """All values that the option may have, where they are few and fixed."""
+    """Returns all values of an option with a fixed set of values, else an empty tuple."""
     if key.form is Form.SWITCH:
         return ("true", "false")
     if isinstance(key.default, StrEnum):
@@ -172,5 +174,5 @@ def _ignored_option(name: str) -> Callable[[Callable[..., Result]], Callable[...
 
 
 def _parameter(flag_name: str) -> str:
-    """The name of the Python parameter, which no other option of a command may have."""
+    """Returns a Python parameter name that no other option of a command has."""
     return "flag_" + flag_name.lstrip("-").replace("-", "_")

@@ -1,4 +1,4 @@
-"""`nodeagent connectivity`: every way to Services, tried in a cluster with test pods."""
+"""`nodeagent connectivity`: tries every kind of connection to Services in a cluster, with test pods."""
 
 import asyncio
 import secrets
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 BALANCER_ADDRESSES = ("198.51.100.77", "2001:db8:ffff::77")
 EXTERNAL_IPS = ("198.51.100.78", "2001:db8:ffff::78")
-"""Addresses of the ranges for documentation, which no host has (RFC 5737, RFC 3849)."""
+"""Addresses from the ranges for documentation, which no host has (RFC 5737, RFC 3849)."""
 TIMEOUTS = Timeouts(connect=10.0, headers=30.0, body=30.0)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 COLUMNS = (TableColumn("way", "WAY"), *(TableColumn(one.value, one.value.upper()) for one in Column))
@@ -51,13 +51,13 @@ COLUMNS = (TableColumn("way", "WAY"), *(TableColumn(one.value, one.value.upper()
     type=click.Path(path_type=Path),
     help="Which cluster (default: $KUBECONFIG, else ~/.kube/config).",
 )
-@click.option("--context", metavar="NAME", help="Which context of it (default: the current one).")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig (default: the current one).")
 @click.option(
     "--image",
     default="",
     help=f"Image of the test pods: any with Python 3.10 (default: that of nodeagent in the cluster, else nodeagent:{__version__}).",
 )
-@click.option("--nodes", type=click.IntRange(1, 20), default=3, show_default=True, help="How many nodes, at most.")
+@click.option("--nodes", type=click.IntRange(1, 20), default=3, show_default=True, help="The most nodes to use.")
 @click.option(
     "--timeout", type=click.FloatRange(1), default=120.0, show_default=True, help="Seconds until the test pods run."
 )
@@ -73,7 +73,7 @@ COLUMNS = (TableColumn("way", "WAY"), *(TableColumn(one.value, one.value.upper()
     "balancer",
     metavar="ADDRESS",
     multiple=True,
-    help="An address that leads from this machine to the nodes (default: one that does not; pods and nodes try it).",
+    help="A load balancer address that is routed from this machine to the nodes (default: an unrouted one, for pods and nodes).",
 )
 @click.option("--cleanup", is_flag=True, help="Only remove what earlier runs left.")
 @output_option
@@ -89,12 +89,12 @@ def connectivity_command(
     *,
     cleanup: bool,
 ) -> None:
-    """Try every way to Services in a cluster: from pods, nodes and this machine, whatever serves them there.
+    """Test every kind of connection to Services in a cluster, from pods, nodes and this machine, with any service proxy.
 
-    Test pods run in a namespace of their own, which is deleted in the end. For each failure it is said what was expected
-    and what happened, and what `nodeagent trace` says on that node, where nodeagent runs there.
+    Test pods run in a new namespace, which is deleted at the end. For each failure it prints the expected and the actual
+    result, and the output of `nodeagent trace` on that node if nodeagent runs there.
 
-    Exit codes: 0 all is as it must be, 1 something failed, 2 wrong options, or the cluster cannot be tried, 130 interrupted.
+    Exit codes: 0 all as expected, 1 something failed, 2 wrong options or the cluster cannot be tested, 130 interrupted.
     """
     for address in balancer:
         if parse_address(address) is None:
@@ -131,7 +131,7 @@ def _run(work: Coroutine[None, None, Result]) -> Result:
     """Runs `work` until it ends or the first signal cancels it. Ignores further signals while `work` deletes what it created.
     Raises KeyboardInterrupt."""
 
-    async def prompt_signal_handling() -> Result:
+    async def cancel_at_signal() -> Result:
         loop = asyncio.get_running_loop()
         task = asyncio.create_task(work, name="connectivity")
         interrupted = False
@@ -152,7 +152,7 @@ def _run(work: Coroutine[None, None, Result]) -> Result:
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
 
-    return asyncio.run(prompt_signal_handling())
+    return asyncio.run(cancel_at_signal())
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""`nodeagent diff`: what is wanted of the kernel, tables and service interface, and what it has."""
+"""`nodeagent diff`: compares the wanted tables and service interface with those in the kernel."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 import click
 from msgspec import Struct
 
-from nodeagent.cli.asking import asking_options, verdict_style
+from nodeagent.cli.asking import access_options, verdict_style
 from nodeagent.cli.carried_addresses import wanted_addresses
 from nodeagent.cli.columns import Column
 from nodeagent.cli.examples import examples
-from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
+from nodeagent.cli.exit_codes import FAILED
+from nodeagent.cli.kernel_reading import kernel_failures
 from nodeagent.cli.kernel_view import KernelView, read_kernel
 from nodeagent.cli.node_reading import look_at_node
 from nodeagent.cli.node_view import Access, NodeView
@@ -18,7 +19,6 @@ from nodeagent.cli.rows import output_option, print_document, print_rows
 from nodeagent.diagnosis.explain.kernel import TableState
 from nodeagent.diagnosis.tables.deviation import Deviation, deviations
 from nodeagent.model.addresses import family_of
-from nodeagent.proxy.dataplane.errors import DataplaneError, NotPermitted
 from nodeagent.proxy.dataplane.interface_deviation import (
     RIGHT,
     AddressDeviation,
@@ -28,9 +28,9 @@ from nodeagent.proxy.dataplane.interface_deviation import (
 )
 from nodeagent.proxy.dataplane.interface_reading import read_interface
 
-LOOKS = 5
+ATTEMPTS = 5
 PAUSE_SECONDS = 0.2
-"""Between looks: what the agent is just about to write is no difference."""
+"""Pause between comparisons. A change that the agent is about to write does not count as a difference."""
 
 COLUMNS = (
     Column("family", "FAMILY"),
@@ -43,9 +43,9 @@ COLUMNS = (
 
 
 class Difference(Struct, frozen=True):
-    """verdict: the first line. tables, interface: how each is, by family and by name; no interface where none is wanted.
+    """The result. verdict: the first line. tables: {family: state}. interface: {name: state}; empty if none is wanted.
 
-    addresses: those of the service interface, and local routes over it, that differ.
+    addresses: addresses of the service interface, and local routes over it, that differ.
     """
 
     verdict: str
@@ -66,16 +66,16 @@ class Difference(Struct, frozen=True):
     ),
 )
 @output_option
-@asking_options
+@access_options
 def diff_command(output: str, access: Access) -> None:
-    """Compare every element that is wanted on this node with what the kernel has, and the service interface.
+    """Compare the wanted elements and service interface of this node with those in the kernel.
 
-    A dash under WANTED is something that should not be there, one under FOUND something that is missing. Learned
-    affinity and counters are not compared.
+    A dash under WANTED marks something that should not exist, a dash under FOUND something that is missing. Affinity of
+    clients and counters are not compared.
 
     Exit codes: 0 the same, 1 different or failed, 3 no permission.
     """
-    for _ in range(LOOKS):
+    for _ in range(ATTEMPTS):
         found = _compare(access)
         if found.same:
             break
@@ -121,20 +121,16 @@ def _shown(value: str | None) -> str | None:
 
 
 def _compare(access: Access) -> Difference:
-    """Raises Failure."""
+    """Reads both sides and compares them. Raises Failure."""
     view = look_at_node(access)
-    try:
+    with kernel_failures():
         kernel = read_kernel(view.families, view.program if view.agent is not None else None)
         interface = None if view.interface is None else read_interface(view.interface, view.context.node_addresses)
-    except NotPermitted as error:
-        raise Failure(str(error), CANNOT_PROGRAM) from error
-    except (DataplaneError, OSError) as error:
-        raise Failure(str(error), FAILED) from error
     return difference(view, kernel, interface)
 
 
 def difference(view: NodeView, kernel: Sequence[KernelView], interface: InterfaceFound | None) -> Difference:
-    """The comparison of what was learned. interface: None where none is wanted."""
+    """Compares the wanted state with what was read. interface: None if none is wanted."""
     elements: list[Deviation] = []
     for table in kernel:
         elements += deviations(view.states, view.node, table.family, table.image)

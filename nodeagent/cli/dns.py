@@ -1,4 +1,4 @@
-"""`nodeagent dns`: what a name is answered, and why."""
+"""`nodeagent dns`: answers a name, and explains the answer."""
 
 import os
 import secrets
@@ -29,7 +29,7 @@ from nodeagent.wire.dns.message import BadMessage
 from nodeagent.wire.dns.query import query_packet, question_of
 
 PATIENCE_SECONDS = 5.0
-"""For an answer."""
+"""Time limit for an answer."""
 DEFAULT_KINDS = (RecordType.A, RecordType.AAAA)
 
 
@@ -54,7 +54,7 @@ DEFAULT_KINDS = (RecordType.A, RecordType.AAAA)
     "--kubeconfig",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Explain with the objects of an API server (where no agent answers: $KUBECONFIG).",
+    help="Explain with the objects of an API server (default, if no agent answers: $KUBECONFIG).",
 )
 @click.option("--zone", "zones", metavar="ZONE", multiple=True, help="Default: the agent's zones, or cluster.local.")
 @click.option("--socket", "agent_socket", metavar="PATH", help=f"The agent's socket (default: {DEFAULT_SOCKET}).")
@@ -71,35 +71,35 @@ def dns_command(
 ) -> None:
     """Answer a NAME as cluster DNS does, and say why: which Service, which slice, which endpoints and which not.
 
-    The node's DNS process is asked if there is one, or --server. Why is said by what the running agent holds; where none
-    answers, or they are given, by the objects of --manifests or --kubeconfig. One of all these is needed. These objects
-    answer where nobody is to be asked, or nobody does. TYPE: A and AAAA if it is not given, PTR for an address. A NAME of
-    one or two labels (web.shop) is taken for a Service's.
+    Asks --server, or else the DNS process of this node. The explanation uses the objects of the running agent, or those of
+    --manifests or --kubeconfig if given or if no agent answers. Without a server, these objects also give the answer. At
+    least one of them is needed. TYPE: default A and AAAA; PTR for an address. A NAME of one or two labels (web.shop) is
+    treated as a Service.
 
     Exit codes: 0 there are records, 1 there are no records or no server answered, 2 wrong arguments or an unusable source.
     """
-    told = "it was not asked" if manifests or kubeconfig else ask_agent(agent_socket, name)
-    zones = zones or (told.dns.zones if isinstance(told, AgentNames) else ("cluster.local",))
+    agent = "it was not asked" if manifests or kubeconfig else ask_agent(agent_socket, name)
+    zones = zones or (agent.dns.zones if isinstance(agent, AgentDns) else ("cluster.local",))
     try:
         question = question_name(name, zones)
         kinds = (type_number(kind),) if kind else (RecordType.PTR,) if _is_address(name) else DEFAULT_KINDS
         servers = (parse_server(server),) if server else listening_places()
     except (BadName, ValueError) as error:
         raise Failure(f"{name or repr(name)}: {error}", UNUSABLE) from error
-    objects = _objects(told, manifests, kubeconfig, zones)
+    objects = _objects(agent, manifests, kubeconfig, zones)
     if objects is None and not servers:
-        raise Failure(f"no DNS process is here, and {told}: give --server, --manifests or --kubeconfig", UNUSABLE)
+        raise Failure(f"no DNS process is here, and {agent}: give --server, --manifests or --kubeconfig", UNUSABLE)
     replies, silence = [], ""
     try:
         replies = [ask(servers, question, one) for one in kinds] if servers else []
-    except Silence as silent:
-        silence = f"{'the server' if server else 'the DNS process'} is silent: {silent}"
+    except ServerSilent as silent:
+        silence = f"{'the server' if server else 'the DNS process'} does not answer: {silent}"
         if objects is None:
             raise Failure(silence, FAILED) from silent
     reasons: list[str] = []
     if objects is not None:
         made = [objects.answer(question, one) for one in kinds]
-        upstreams = upstream_lines(told, question) if isinstance(told, AgentNames) and None in made else ()
+        upstreams = upstream_lines(agent, question) if isinstance(agent, AgentDns) and None in made else ()
         reasons = [*objects.explain(question), *upstreams, *_differences(replies, made)]
         replies = replies or [own for own in made if own is not None]
     _print(to_text(question), replies, silence, "" if objects is None else objects.origin, reasons, output)
@@ -107,15 +107,15 @@ def dns_command(
 
 
 def _differences(replies: Iterable[Reply], made: Iterable[Reply | None]) -> Iterator[str]:
-    """Where a server says otherwise than the objects do."""
+    """Yields a line for each answer of a server that differs from the answer of the objects."""
     for asked, own in zip(replies, made, strict=False):
         if own is not None and (asked.rcode, sorted(asked.records)) != (own.rcode, sorted(own.records)):
-            yield f"{asked.source} answers {asked.kind} otherwise than these objects do: {own.rcode} {list(own.records)}"
+            yield f"{asked.source} answers {asked.kind} differently from these objects: {own.rcode} {list(own.records)}"
 
 
 def _print(name: str, replies: list[Reply], silence: str, origin: str, reasons: list[str], output: str) -> None:
-    """silence: why nobody who was asked has answered; empty when somebody has. origin: of the objects that gave the
-    reasons; empty without reasons."""
+    """silence: why no server answered; empty if one did. origin: source of the objects that the reasons come from; empty
+    without reasons."""
     if output in ("json", "yaml"):
         answers = [one._asdict() for one in replies]
         print_document(
@@ -138,12 +138,12 @@ def _print(name: str, replies: list[Reply], silence: str, origin: str, reasons: 
         click.echo(line)
 
 
-class Silence(Exception):
-    """Nobody who was asked has answered; one line says why."""
+class ServerSilent(Exception):
+    """No server answered; the message is one line."""
 
 
-class AgentNames(NamedTuple):
-    """What an agent says that answers names."""
+class AgentDns(NamedTuple):
+    """A running agent that answers DNS, with its status and DNS settings."""
 
     client: AgentClient
     status: Status
@@ -151,11 +151,11 @@ class AgentNames(NamedTuple):
 
 
 def _objects(
-    told: AgentNames | str, manifests: Path | None, kubeconfig: Path | None, zones: tuple[str, ...]
+    agent: AgentDns | str, manifests: Path | None, kubeconfig: Path | None, zones: tuple[str, ...]
 ) -> Objects | None:
-    """Those of the agent, or of a source; None when there is neither. Raises Failure."""
-    if isinstance(told, AgentNames):
-        return objects_of_agent(told.client, told.status, told.dns, zones)
+    """Returns the objects of the agent, or of a source; None without both. Raises Failure."""
+    if isinstance(agent, AgentDns):
+        return objects_of_agent(agent.client, agent.status, agent.dns, zones)
     if not (manifests or kubeconfig) and os.environ.get("KUBECONFIG"):
         kubeconfig = Path(os.environ["KUBECONFIG"])
     if not (manifests or kubeconfig):
@@ -165,8 +165,8 @@ def _objects(
     return read_objects(manifests, kubeconfig, zones)
 
 
-def ask_agent(path: str | None, name: str) -> AgentNames | str:
-    """The agent of this node, if it answers names; else why not, for a person. A name of a pod is looked up there."""
+def ask_agent(path: str | None, name: str) -> AgentDns | str:
+    """Returns the agent of this node, or the reason why it cannot be used. Asks it for the pod that `name` stands for, if any."""
     try:
         client, status = find_agent(None if path is None else Path(path), DEFAULT_SOCKET)
         address = pod_address(name.lower().partition(".")[0].encode("utf-8", "replace"))
@@ -175,11 +175,11 @@ def ask_agent(path: str | None, name: str) -> AgentNames | str:
         return str(error)
     if not dns.enabled:
         return f"the agent of node {status.node} answers no names (dns.enabled)"
-    return AgentNames(client, status, dns)
+    return AgentDns(client, status, dns)
 
 
-def upstream_lines(agent: AgentNames, question: bytes) -> Iterator[str]:
-    """Who the DNS process of this node asks for a name of others, and which of them do not answer."""
+def upstream_lines(agent: AgentDns, question: bytes) -> Iterator[str]:
+    """Yields a line with the upstream servers for a name outside the cluster's zones, and one for each that is down."""
     stubs = [server for zone, server in agent.dns.stub_zones if is_below(question.lower(), from_text(zone.lower()))]
     servers = stubs or agent.dns.upstreams
     yield f"servers that are asked: {', '.join(servers) or 'the resolvers of the node (resolv.conf)'}"
@@ -189,7 +189,7 @@ def upstream_lines(agent: AgentNames, question: bytes) -> Iterator[str]:
 
 
 def question_name(text: str, zones: Iterable[str]) -> bytes:
-    """The wire form of what a person calls a name: an address is its reverse name. Raises BadName."""
+    """Returns the wire form of a typed name; for an address, its reverse name. Raises BadName."""
     if _is_address(text):
         return from_text(ip_address(text).reverse_pointer)
     wire = from_text(text)
@@ -214,7 +214,7 @@ def _is_address(text: str) -> bool:
 
 
 def ask(servers: tuple[Server, ...], name: bytes, kind: int) -> Reply:
-    """The answer of the first server that gives one. Raises Silence."""
+    """Returns the answer of the first server that answers. Raises ServerSilent."""
     error = ""
     for server in servers:
         try:
@@ -222,11 +222,11 @@ def ask(servers: tuple[Server, ...], name: bytes, kind: int) -> Reply:
         except (OSError, BadMessage) as failed:
             reason = failed.strerror if isinstance(failed, OSError) else None
             error = f"no answer from {server}: {reason or failed}"
-    raise Silence(error)
+    raise ServerSilent(error)
 
 
 def exchange(server: Server, name: bytes, kind: int) -> bytes:
-    """The whole response to a question, by TCP when it does not fit. Raises OSError."""
+    """Returns the response to a question; uses TCP if the UDP response is truncated. Raises OSError."""
     packet = query_packet(secrets.randbits(16), question_of(name, kind))
     family = socket.AF_INET6 if ":" in server.address else socket.AF_INET
     end = time.monotonic() + PATIENCE_SECONDS

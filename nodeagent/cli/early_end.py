@@ -1,7 +1,7 @@
-"""Signals before the daemon listens to them, while modules are imported and the configuration is read.
+"""Signals that arrive before the daemon handles them, while modules are imported and the configuration is read.
 
-Nothing has been made then that would have to be put in order, so that SIGTERM and SIGINT end the process. SIGHUP waits. This is the first module that a process imports, so it
-imports nothing that takes time.
+Nothing needs cleaning up then, so SIGTERM and SIGINT end the process at once. SIGHUP waits. A process imports this module
+first, so the module imports nothing that takes time.
 """
 
 import os
@@ -11,8 +11,8 @@ from types import FrameType
 
 
 def end_daemon_early(arguments: Sequence[str]) -> None:
-    """From now on SIGTERM and SIGINT end this process with code 0, if it is `nodeagent run`, and SIGHUP, which would end
-    it too, is blocked. `run_until_signal` replaces this before anything is programmed."""
+    """For `nodeagent run`: lets SIGTERM and SIGINT end the process with code 0, and blocks SIGHUP, which would end it too.
+    `run_until_signal` replaces these handlers before anything is programmed."""
     if arguments[:1] == ["run"]:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""Probes from this node whether endpoints accept connections."""
+"""Connects to endpoints from this node, to find out whether they accept connections."""
 
 import asyncio
 import errno
@@ -17,12 +17,12 @@ from nodeagent.model.frontend import Backend, ServiceState
 from nodeagent.model.names import ObjectKey
 
 MOST = 16
-"""How many endpoints of a Service are tried at most, evenly spread."""
+"""The most endpoints of one Service that are tried, evenly spread over the list."""
 MOST_OF_ALL, AT_ONCE = 800, 400
-"""Of all Services together, and at a time: each is an open file."""
+"""The most endpoints of all Services together, and in parallel: each is an open file."""
 SECONDS = 1.0
 UDP_SECONDS = 0.3
-"""How long to wait for the refusal of a datagram, which comes at once or never."""
+"""Seconds to wait for the ICMP error after a datagram, which arrives at once or never."""
 Tried = tuple[Backend, Protocol]
 T = TypeVar("T")
 _PROBED = (Protocol.TCP, Protocol.UDP)
@@ -31,27 +31,27 @@ _ANSWERS = {
     errno.EPERM: ProbeResult.STOPPED,
     errno.EADDRNOTAVAIL: ProbeResult.NO_PORT,
 }
-_LOOKED_FOR = (ProbeResult.SILENT, ProbeResult.UNREACHABLE)
+_UNANSWERED = (ProbeResult.SILENT, ProbeResult.UNREACHABLE)
 _UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN})
 
 
 def probe_endpoints(state: ServiceState, ports: Iterable[str]) -> tuple[Probe, ...]:
     """Connects to the endpoints that are used, closes each connection at once, and returns the results. For UDP it sends an
     empty datagram, which only shows whether nobody listens."""
-    tried = _chosen(state, set(ports), MOST)
+    tried = _endpoints_to_try(state, set(ports), MOST)
     return _probed(tried)
 
 
 def probe_services(states: Mapping[ObjectKey, ServiceState]) -> dict[ObjectKey, tuple[Probe, ...]]:
-    """The same of all ports of many Services, MOST_OF_ALL connections in all, evenly spread over them."""
+    """Like `probe_endpoints`, for all ports of many Services: at most MOST_OF_ALL connections, evenly spread."""
     each = min(MOST, max(1, MOST_OF_ALL // max(1, len(states))))
-    tried = {key: _chosen(states[key], None, each) for key in _spread(list(states), MOST_OF_ALL)}
+    tried = {key: _endpoints_to_try(states[key], None, each) for key in _evenly_spread(list(states), MOST_OF_ALL)}
     found = iter(_probed([one for those in tried.values() for one in those]))
     return {key: tuple(islice(found, len(those))) for key, those in tried.items()}
 
 
-def _chosen(state: ServiceState, names: set[str] | None, most: int) -> list[Tried]:
-    """Returns at most `most` endpoints of these ports (None: of all), evenly spread."""
+def _endpoints_to_try(state: ServiceState, names: set[str] | None, most: int) -> list[Tried]:
+    """Returns at most `most` endpoints of the named ports (None: all ports), evenly spread."""
     backends: dict[tuple[Backend, Protocol], None] = {}
     for one in state.frontends:
         if one.protocol in _PROBED and (names is None or one.service_port.port in names):
@@ -59,34 +59,34 @@ def _chosen(state: ServiceState, names: set[str] | None, most: int) -> list[Trie
                 backends.update(
                     dict.fromkeys((each, one.protocol) for each in (() if route is None else route.backends))
                 )
-    return _spread(sorted(backends, key=lambda one: (one[0].address, one[0].port, one[1])), most)
+    return _evenly_spread(sorted(backends, key=lambda one: (one[0].address, one[0].port, one[1])), most)
 
 
-def _spread(all_of_them: Sequence[T], most: int) -> list[T]:
+def _evenly_spread(all_of_them: Sequence[T], most: int) -> list[T]:
     count = min(most, len(all_of_them))
     return [all_of_them[number * len(all_of_them) // count] for number in range(count)]
 
 
 def _probed(tried: list[Tried]) -> tuple[Probe, ...]:
     found = asyncio.run(_probe_all(tried))
-    if not any(one.answer in _LOOKED_FOR for one in found):
+    if not any(one.answer in _UNANSWERED for one in found):
         return found
-    return tuple(_looked_for(found, [backend for backend, _ in tried]))
+    return tuple(_with_kernel_reasons(found, [backend for backend, _ in tried]))
 
 
-def _looked_for(found: Iterable[Probe], tried: Iterable[Backend]) -> Iterator[Probe]:
-    """Of those that were silent or not reached: what leads there, and whether anybody is there at all, as far as the kernel knows."""
+def _with_kernel_reasons(found: Iterable[Probe], tried: Iterable[Backend]) -> Iterator[Probe]:
+    """Yields the probes. Those without an answer get a detail from the kernel's routes and neighbour entries."""
     with KernelRoutes() as routes:
         for one, backend in zip(found, tried, strict=True):
-            told = one
-            if one.answer in _LOOKED_FOR:
+            explained = one
+            if one.answer in _UNANSWERED:
                 with suppress(OSError):
-                    told = _neighbour(routes, one, backend)
-            yield told
+                    explained = _with_kernel_reason(routes, one, backend)
+            yield explained
 
 
-def _neighbour(routes: KernelRoutes, one: Probe, backend: Backend) -> Probe:
-    """Raises OSError."""
+def _with_kernel_reason(routes: KernelRoutes, one: Probe, backend: Backend) -> Probe:
+    """Returns the probe with what the kernel knows of the route and the next hop. Raises OSError."""
     address = backend.address
     route = routes.route(Leg(address))
     if backend.local and route.gateway:
@@ -109,13 +109,13 @@ def _neighbour(routes: KernelRoutes, one: Probe, backend: Backend) -> Probe:
 
 
 async def _probe_all(backends: list[Tried]) -> tuple[Probe, ...]:
-    room = asyncio.Semaphore(AT_ONCE)
+    slots = asyncio.Semaphore(AT_ONCE)
 
-    async def in_turn(one: Backend, of: Protocol) -> Probe:
-        async with room:
+    async def probe(one: Backend, of: Protocol) -> Probe:
+        async with slots:
             return await (_probe(one) if of is Protocol.TCP else _probe_udp(one))
 
-    return tuple(await asyncio.gather(*(in_turn(one, of) for one, of in backends)))
+    return tuple(await asyncio.gather(*(probe(one, of) for one, of in backends)))
 
 
 async def _probe_udp(backend: Backend) -> Probe:

@@ -1,6 +1,6 @@
-"""The end of a command's help: how it is used."""
+"""The examples at the end of a command's help."""
 
 
 def examples(*lines: str) -> str:
-    """As click shows them, a line each. What a line is for may stand behind it, after two spaces."""
+    """Returns examples for `epilog=`, one on each line. A remark may follow a command, after two spaces."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

@@ -13,16 +13,16 @@ UNUSABLE = 2
 CANNOT_PROGRAM = 3
 """This process may not, or this kernel cannot, do what is needed."""
 INTERRUPTED = 130
-"""Ended by Ctrl-C, for everything but a daemon, which ends that way."""
+"""Ended by Ctrl-C. A daemon exits with 0 instead, because signals are the normal way to end it."""
 
 
 class Failure(click.ClickException):
-    """Ends the command with one line on standard error and this exit code."""
+    """Ends the command with this exit code, and one line on standard error."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(printable(" ".join(message.split())))
         vars(self)["exit_code"] = exit_code
 
     def show(self, file: IO[str] | None = None) -> None:
-        """One line, no traceback."""
+        """Prints one line, no traceback."""
         click.echo(f"nodeagent: {self.message}", file=file, err=file is None)

@@ -1,4 +1,4 @@
-"""`nodeagent explain`: why a Service works or not on this node."""
+"""`nodeagent explain`: why a Service works on this node, or why not."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -7,8 +7,8 @@ from functools import partial
 
 import click
 
-from nodeagent.cli.all_nodes.cluster_options import BRIEF, AskedCluster, cluster_options
-from nodeagent.cli.asking import asking_options, verdict_style
+from nodeagent.cli.all_nodes.cluster_options import BRIEF, ClusterTarget, cluster_options
+from nodeagent.cli.asking import access_options, verdict_style
 from nodeagent.cli.carried_addresses import missing_addresses
 from nodeagent.cli.columns import Column
 from nodeagent.cli.endpoint_probes import probe_endpoints, probe_services
@@ -22,10 +22,10 @@ from nodeagent.cli.on_this_node import FollowedConnections, follow_service, foll
 from nodeagent.cli.rows import is_terminal, output_option, print_document, print_rows
 from nodeagent.cli.service_argument import ServiceArgument, find_service, parse_service
 from nodeagent.diagnosis.explain.explanation_text import lines_of
-from nodeagent.diagnosis.explain.kernel import InKernel, NodeFault, Probe
+from nodeagent.diagnosis.explain.kernel import KernelService, NodeFault, Probe
 from nodeagent.diagnosis.explain.reservations import reservations
 from nodeagent.diagnosis.explain.service import Explanation, explain_missing, explain_service
-from nodeagent.diagnosis.explain.service_facts import Facts
+from nodeagent.diagnosis.explain.service_facts import ServiceFacts
 from nodeagent.diagnosis.verdict_line import verdict_line
 from nodeagent.model.addresses import parse_address
 from nodeagent.model.names import ObjectKey
@@ -34,13 +34,13 @@ from nodeagent.proxy.dataplane.errors import DataplaneError
 
 WATCH_SECONDS = 2.0
 MOST_BRIEF = 100
-"""Services in a brief document: a node where all are broken has one answer of some kilobytes like any other."""
+"""The most Services in a brief document, so that it has only some kilobytes if all are broken."""
 SETTLING_LOOKS = 5
 SETTLING_SECONDS = 0.2
-"""While an agent works the kernel may be a moment behind: a difference that goes by itself does not count."""
+"""The kernel may lag behind a working agent: a difference counts only if it lasts for all looks."""
 
 Shown = tuple[bool, Callable[[], None], object]
-"""Whether it is healthy, what prints it, and what to compare it by."""
+"""Whether it is healthy, a function that prints it, and a value to compare it by."""
 
 
 COLUMNS = (
@@ -71,15 +71,15 @@ COLUMNS = (
     "--namespace",
     metavar="NAME",
     type=NamespaceName(),
-    help="Of a Service that is named without one (default: default).",
+    help="Namespace of a Service that is named without one (default: default).",
 )
-@click.option("--watch", is_flag=True, help="Look again every two seconds, and print what is new, until Ctrl-C.")
-@click.option("--from", "client", metavar="ADDRESS", help="Judge it for a client with this address.")
+@click.option("--watch", is_flag=True, help="Repeat every two seconds, and print changes, until Ctrl-C.")
+@click.option("--from", "client", metavar="ADDRESS", help="Explain it for a client with this address.")
 @click.option("--probe/--no-probe", default=None, help="Connect to the endpoints; by default for one Service only.")
-@click.option("--brief", is_flag=True, help="With -o json or yaml: what is wrong alone, of 100 Services at most.")
+@click.option("--brief", is_flag=True, help="With -o json or yaml: only findings, of at most 100 Services.")
 @output_option
 @cluster_options()
-@asking_options
+@access_options
 def explain_command(
     service: str | None,
     namespace: str | None,
@@ -89,7 +89,7 @@ def explain_command(
     brief: bool,
     output: str,
     access: Access,
-    cluster: AskedCluster | None,
+    cluster: ClusterTarget | None,
 ) -> None:
     """Why does SERVICE ([NAMESPACE/]NAME[:PORT]) work on this node, or why not?
 
@@ -98,17 +98,16 @@ def explain_command(
     The first line is the verdict; below it everything that it follows from, from the API object to the elements in the
     kernel. Without SERVICE: all that are not healthy, worst first.
 
-    Exit codes: 0 healthy, 1 not healthy or failed, 2 what was asked cannot be, 130 ended by Ctrl-C.
+    Exit codes: 0 healthy, 1 not healthy or failed, 2 wrong arguments, 130 ended by Ctrl-C.
     """
     if client is not None and (client := parse_address(client)) is None:
         raise Failure("--from wants an IP address", UNUSABLE)
     default = "default" if cluster is None else cluster.default_namespace
     asked = None if service is None else parse_service(service, namespace, default)
     if cluster is not None:
-        from nodeagent.cli.all_nodes.cluster_question import ask_cluster  # noqa: PLC0415 - loads a client of the API
+        from nodeagent.cli.all_nodes.cluster_question import exit_with_answers  # noqa: PLC0415 - loads a client
 
-        healthy = ask_cluster(cluster, _command(asked, client, probe=probe), output)
-        click.get_current_context().exit(0 if healthy else FAILED)
+        exit_with_answers(cluster, _command(asked, client, probe=probe), output)
     look: Callable[[], Shown]
     if asked is None:
         look = partial(_all, access, client or "", probe=bool(probe), output=output, brief=brief)
@@ -119,7 +118,7 @@ def explain_command(
 
 
 def _command(asked: ServiceArgument | None, client: str | None, *, probe: bool | None) -> list[str]:
-    """What each node's agent is asked."""
+    """Returns the command for the agent of each node."""
     words = ["explain", BRIEF, "-o", "json"]
     words += [] if asked is None else [str(asked)]
     words += ["--from", client] if client else []
@@ -132,7 +131,7 @@ def _print(healthy: bool, show: Callable[[], None], _: object) -> bool:
 
 
 def _watch(look: Callable[[], Shown]) -> bool:
-    """Until Ctrl-C, which raises KeyboardInterrupt."""
+    """Prints the result each time it changes, until Ctrl-C raises KeyboardInterrupt."""
     before: object = None
     while True:
         _, show, compared = look()
@@ -162,9 +161,9 @@ def _one(access: Access, asked: ServiceArgument, client: str, *, probe: bool, ou
 
 
 def _settled(access: Access, key: ObjectKey, port: str, client: str, *, probe: bool) -> tuple[NodeView, Explanation]:
-    """An explanation that does not only catch the agent at work.
+    """Explains a Service, repeatedly while the agent may still be programming it.
 
-    The first look reads the Service's own elements; where those are not as wanted, the next one reads whole tables.
+    The first look reads only the Service's own elements; if they are not as wanted, the next look reads whole tables.
     """
     for look in range(SETTLING_LOOKS):
         view = look_at_node(access, key)
@@ -231,13 +230,13 @@ def _all(access: Access, client: str, *, probe: bool, output: str, brief: bool) 
 
 
 def document(one: Explanation, origin: str) -> dict[str, object]:
-    """The explanation with its origin; the verdict is the first field."""
+    """Returns the explanation with its origin as a document; the verdict is the first field."""
     fields: dict[str, object] = {name: getattr(one, name) for name in one.__struct_fields__}
     return {"verdict": fields.pop("verdict"), "healthy": fields.pop("healthy"), "origin": origin, **fields}
 
 
 def _brief(one: Explanation, origin: str = "") -> dict[str, object]:
-    """What is wrong with a Service, without the facts that it follows from."""
+    """Returns the findings on a Service, without the facts behind them."""
     fields = document(one, origin)
     return {name: fields[name] for name in ("verdict", "healthy", "origin", "severity", "service", "findings")}
 
@@ -252,7 +251,7 @@ def explain_all(
     faults: Sequence[NodeFault] = (),
     followed: FollowedConnections | None = None,
 ) -> list[Explanation]:
-    """Every Service of the view, by name."""
+    """Explains every Service of the view, sorted by name."""
     taken = addresses_in_use(view.states.values(), view.context.node_addresses)
     probes = probe_services(view.states) if probe else {}
     return [
@@ -288,19 +287,22 @@ def explain(
     faults: Sequence[NodeFault] = (),
     probes: Mapping[ObjectKey, tuple[Probe, ...]] | None = None,
 ) -> Explanation:
-    """One Service of the view. probes: of all of them, where the caller has them. missing: what the service interface does not carry. taken: the addresses of all of them, where the caller has them. followed, faults: what this node
-    does to its connections."""
+    """Explains one Service of the view.
+
+    flows: read tracked connections. missing: ClusterIPs that the service interface lacks. taken: addresses of all Services;
+    None: computed here. followed, faults: effects of the node on connections. probes: results by Service; None: probe now.
+    """
     if key in view.left_out:
         other, slices = view.left_out[key]
-        return explain_service(Facts(service=other, slices=tuple(slices), context=view.context, state=None))
+        return explain_service(ServiceFacts(service=other, slices=tuple(slices), context=view.context, state=None))
     service = view.services.get(key)
     if service is None:
         return explain_missing(key, [*view.services, *view.others], view.problems, view.unwatched)
     state = view.states.get(key)
-    found: list[InKernel] | None = None
+    found: list[KernelService] | None = None
     if kernel is not None:
         found = [table.of_service(key, state, flows=flows, missing=missing) for table in kernel]
-    facts = Facts(
+    facts = ServiceFacts(
         service=service,
         slices=tuple(view.slices.get(key, ())),
         context=view.context,
@@ -321,7 +323,7 @@ def explain(
         names_at=tuple(view.names_at),
     )
     if probe and state is not None:
-        facts = Facts(
+        facts = ServiceFacts(
             **{name: getattr(facts, name) for name in facts.__struct_fields__ if name != "probes"},
             probes=probe_endpoints(state, [one.name or "" for one in facts.ports])
             if probes is None
@@ -331,7 +333,7 @@ def explain(
 
 
 def _faults(view: NodeView) -> tuple[NodeFault, ...]:
-    """What is wrong with the node; nothing where this process may not look."""
+    """Returns the faults of the node; empty if this process lacks the permission to read them."""
     try:
         return node_faults(view.families, view.node.pod_cidrs)
     except (DataplaneError, OSError):
@@ -341,7 +343,7 @@ def _faults(view: NodeView) -> tuple[NodeFault, ...]:
 def _followed(
     view: NodeView, kernel: Sequence[KernelView], key: ObjectKey | None = None, client: str = ""
 ) -> FollowedConnections:
-    """Connections to a Service, or to some of all, that do not get through this node; none where this process may not look."""
+    """Follows connections to a Service, or to some of all; if that fails, returns the reason in `unseen`."""
     state = None if key is None else view.states.get(key)
     tables = {table.family: table.reading for table in kernel}
     try:
@@ -353,7 +355,7 @@ def _followed(
 
 
 def _missing(view: NodeView, only: ObjectKey | None = None) -> frozenset[str]:
-    """What the service interface does not carry; nothing where this process may not look."""
+    """Returns the ClusterIPs that the service interface lacks; empty if it cannot be read."""
     try:
         return missing_addresses(view, only)
     except OSError:
@@ -361,7 +363,7 @@ def _missing(view: NodeView, only: ObjectKey | None = None) -> frozenset[str]:
 
 
 def _kernel(view: NodeView, only: ObjectKey | None = None) -> list[KernelView] | None:
-    """The tables, or what they have of one Service; None, with a note, where this process may not read them."""
+    """Reads the tables, or only the elements of one Service. Prints a note and returns None if they cannot be read."""
     program = view.program if view.agent is not None else None
     state = None if only is None else view.states.get(only)
     sticky = only is None or (state is not None and any(one.affinity_seconds is not None for one in state.frontends))

@@ -1,4 +1,4 @@
-"""What of a configuration cannot work on this machine: files that are not there, ranges that others have."""
+"""Finds what of a configuration cannot work on this machine: missing files, ranges that are in use."""
 
 import os
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ _SERVICE_RANGES = "traffic.serviceCIDRs"
 
 
 def refuse_overlaps(loaded: LoadedConfig) -> LoadedConfig:
-    """The same, when its service ranges hold no address or gateway of this machine. Raises ConfigError."""
+    """Returns `loaded`. Raises ConfigError if a service range contains an address or gateway of this machine."""
     ranges = loaded.config.traffic.service_cidrs
     if ranges:
         try:
             in_use = in_use_here(loaded.config.dataplane.interface_name)
-        except OSError:  # nobody can say: the agent looks again, and reports it then
+        except OSError:  # the agent checks again at its start, and reports it
             in_use = frozenset()
         problems = [_problem(loaded, _SERVICE_RANGES, text) for text in _overlaps(ranges, in_use)]
         if problems:
@@ -29,7 +29,7 @@ def refuse_overlaps(loaded: LoadedConfig) -> LoadedConfig:
 
 
 def check_files(loaded: LoadedConfig) -> Iterator[ConfigProblem]:
-    """Files and directories that are named and cannot be used."""
+    """Yields a problem for each configured file or directory that cannot be used."""
     source = loaded.config.source
     if source.manifests is not None and not source.manifests.is_dir():
         what = "is not a directory" if source.manifests.exists() else "No such file or directory"
@@ -41,8 +41,8 @@ def check_files(loaded: LoadedConfig) -> Iterator[ConfigProblem]:
             yield _problem(loaded, "source.kubeconfig", str(error).removeprefix("kubeconfig "))
 
 
-def cautions(loaded: LoadedConfig) -> Iterator[str]:
-    """What can be started and likely does not do what was meant; one line each, of a configuration whose files are there."""
+def startup_warnings(loaded: LoadedConfig) -> Iterator[str]:
+    """Yields a line for each setting that is valid but probably not intended. All files must exist."""
     source, traffic = loaded.config.source, loaded.config.traffic
     in_pod = bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
     if not (source.manifests or source.kubeconfig or source.master or in_pod):

@@ -1,12 +1,12 @@
-"""Reads our tables from the kernel of this node, for commands that compare or explain."""
+"""Reads our tables from the kernel, for commands that compare or explain."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
 
-from nodeagent.cli.show import patiently
-from nodeagent.diagnosis.explain.kernel import InKernel, KernelFrontend, TableState
+from nodeagent.cli.kernel_reading import read_with_retries
+from nodeagent.diagnosis.explain.kernel import KernelFrontend, KernelService, TableState
 from nodeagent.diagnosis.tables.deviation import deviations_of_service
 from nodeagent.diagnosis.tables.inspection import ProgrammedFrontend, programmed_frontends
 from nodeagent.diagnosis.trace.table_reading import TableReading, read_contents
@@ -25,7 +25,7 @@ from nodeagent.proxy.dataplane.program.program import build_program
 
 
 class KernelView:
-    """One family's table. contents: None when the table does not exist. affinity: what clients learned."""
+    """The table of one family. contents: None if the table does not exist. affinity: the elements of the affinity map."""
 
     def __init__(
         self, family: Family, program: ProgramOptions | None, only: ObjectKey | None = None, *, affinity: bool = True
@@ -36,7 +36,7 @@ class KernelView:
         self._only = None if only is None else str(only)
         self._wants_affinity = affinity
         self.affinity: Elements = {}
-        self.reading = patiently(self._read)
+        self.reading = read_with_retries(self._read)
         self.contents = None if self.reading is None else self.reading.contents
         self.state = self._state(program)
         self._by_service: dict[str, list[ProgrammedFrontend]] = {}
@@ -76,25 +76,25 @@ class KernelView:
         *,
         flows: bool,
         missing: AbstractSet[str] = frozenset(),
-    ) -> InKernel:
+    ) -> KernelService:
         """Returns everything about one Service. flows: include tracked connections. missing: addresses that the service
         interface lacks."""
         usable = self.contents is not None and self.state in (TableState.RIGHT, TableState.CHANGED)
         if not usable or self.contents is None:
-            return InKernel(self.family.value, self.state)
+            return KernelService(self.family.value, self.state)
         own = [] if state is None else [one for one in state.frontends if one.family is self.family]
         deviating = [] if state is None else deviations_of_service(key, state, self.family, self.contents.image)
-        return InKernel(
+        return KernelService(
             self.family.value,
             self.state,
-            tuple(_frontend(one) for one in self._of(key)),
+            tuple(_frontend(one) for one in self._frontends_of(key)),
             tuple(map(str, deviating)),
             self._affinity(own),
             tracked_flows(self.family, own) if flows else {},
             tuple(sorted(missing & {one.address for one in own})) if missing else (),
         )
 
-    def _of(self, key: ObjectKey) -> Iterable[ProgrammedFrontend]:
+    def _frontends_of(self, key: ObjectKey) -> Iterable[ProgrammedFrontend]:
         return self._by_service.get(str(key), ())
 
     def _affinity(self, frontends: Sequence[Frontend]) -> Mapping[str, int]:
@@ -116,7 +116,7 @@ def read_kernel(
     *,
     affinity: bool = True,
 ) -> list[KernelView]:
-    """The tables of these families; only, affinity: as `KernelView` has them. Raises a DataplaneError and OSError."""
+    """Reads the tables of these families. only, affinity: as in `KernelView`. Raises DataplaneError and OSError."""
     options = program or {}
     return [KernelView(family, options.get(family), only, affinity=affinity) for family in families]
 

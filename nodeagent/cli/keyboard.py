@@ -1,4 +1,4 @@
-"""Keys of the terminal, one by one as they are pressed."""
+"""Reads keys of the terminal as they are pressed."""
 
 import codecs
 import os
@@ -14,7 +14,7 @@ _CHUNK = 1024
 
 
 class Keyboard:
-    """Reads keys without waiting for Enter and without showing them; at the end the terminal is as it was."""
+    """Reads keys without waiting for Enter and without echo. Restores the terminal at the end (context manager)."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -32,7 +32,7 @@ class Keyboard:
         termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
 
     def wait(self, seconds: float) -> str:
-        """What was typed, as soon as something is; empty after so many seconds."""
+        """Returns typed characters as soon as there are any; empty after `seconds`."""
         if not self._open:
             time.sleep(seconds)
             return ""
@@ -45,12 +45,12 @@ class Keyboard:
 
 
 def keyboard() -> Keyboard | None:
-    """That of the person who watches; None where standard input is no terminal or is another's to read."""
+    """Returns the keyboard on standard input; None if that is no terminal or this process is in the background."""
     if sys.stdin is None or sys.stdin.closed or not sys.stdin.isatty():
         return None
     descriptor = sys.stdin.fileno()
     try:
         watched = os.tcgetpgrp(descriptor) == os.getpgrp()
-    except OSError:  # a terminal that is not the one of this session: nobody else reads it
+    except OSError:  # not the terminal of this session: no other process group reads it
         watched = True
     return Keyboard(descriptor) if watched else None

@@ -1,6 +1,6 @@
 """Names for shell completion, from the agent of this node, else from the API server of the user's kubeconfig.
 
-The API server has two seconds to answer. Whatever cannot be reached completes nothing.
+The API server has two seconds to answer. A source that cannot be reached gives no completions.
 """
 
 import socket
@@ -17,11 +17,11 @@ from nodeagent.proxy.observe.admin.place import DEFAULT_SOCKET
 
 SECONDS = 2.0
 MOST = "500"
-"""How many objects a list has at most."""
+"""The limit of each list."""
 CORE = "/api/v1"
 SERVICE_KINDS = ("svc/", "service/", "services/")
 OF_CLUSTER = ("all_nodes", "node", "selector", "context", "kubeconfig")
-"""Options with which another cluster's names may be meant than those of this node's agent."""
+"""Options that may select another cluster than that of this node's agent."""
 
 
 class _Metadata(msgspec.Struct):
@@ -38,13 +38,13 @@ class _List(msgspec.Struct):
 
 
 class ServiceName(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on, for type checkers only
-    """`[NAMESPACE/]NAME[:PORT]`, or `svc/NAME`."""
+    """A Service as `[NAMESPACE/]NAME[:PORT]` or `svc/NAME`."""
 
     name = "service"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
         """Returns the Services that begin with `incomplete`; those of the selected namespace also without the namespace."""
-        return _items(_service_names(ctx, incomplete), incomplete)
+        return _completions(_service_names(ctx, incomplete), incomplete)
 
 
 class NodeName(click.ParamType):  # type: ignore[type-arg]  # as above
@@ -54,7 +54,7 @@ class NodeName(click.ParamType):  # type: ignore[type-arg]  # as above
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
         """Returns the nodes that begin with `incomplete`."""
-        return _items(_nodes(ctx), incomplete)
+        return _completions(_nodes(ctx), incomplete)
 
 
 class NamespaceName(click.ParamType):  # type: ignore[type-arg]  # as above
@@ -64,9 +64,9 @@ class NamespaceName(click.ParamType):  # type: ignore[type-arg]  # as above
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
         """Returns the namespaces that begin with `incomplete`: all of the API server, else those with Services."""
-        listed = _listed(ctx, f"{CORE}/namespaces")
+        listed = _list_names(ctx, f"{CORE}/namespaces")
         found = listed or [one.partition("/")[0] for one in _services(ctx, "")]
-        return _items(found, incomplete)
+        return _completions(found, incomplete)
 
 
 class ContextName(click.ParamType):  # type: ignore[type-arg]  # as above
@@ -80,7 +80,7 @@ class ContextName(click.ParamType):  # type: ignore[type-arg]  # as above
         from nodeagent.proxy.source.client.kubeconfig import context_names  # noqa: PLC0415
 
         try:
-            return _items(context_names(_kubeconfig(ctx)), incomplete)
+            return _completions(context_names(_kubeconfig(ctx)), incomplete)
         except KubeconfigError:
             return []
 
@@ -92,11 +92,11 @@ class InterfaceName(click.ParamType):  # type: ignore[type-arg]  # as above
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
         """Returns the interfaces that begin with `incomplete`."""
-        return _items([name for _, name in socket.if_nameindex()], incomplete)
+        return _completions([name for _, name in socket.if_nameindex()], incomplete)
 
 
 class ConnectionEnd(click.ParamType):  # type: ignore[type-arg]  # as above
-    """Where a connection begins or leads: a pod, a node, a Service."""
+    """The source or destination of a connection: a pod, a node, a Service."""
 
     name = "connection"
 
@@ -104,19 +104,19 @@ class ConnectionEnd(click.ParamType):  # type: ignore[type-arg]  # as above
         """Returns pods and nodes with their kind as prefix, and Services."""
         kind, slash, _ = incomplete.partition("/")
         if slash and kind in ("pod", "po", "pods"):
-            pods = _listed(ctx, f"{CORE}/namespaces/{_namespace(ctx)}/pods")
-            return _items([f"{kind}/{name}" for name in pods], incomplete)
+            pods = _list_names(ctx, f"{CORE}/namespaces/{_namespace(ctx)}/pods")
+            return _completions([f"{kind}/{name}" for name in pods], incomplete)
         if slash and kind in ("node", "no", "nodes"):
-            return _items([f"{kind}/{name}" for name in _nodes(ctx)], incomplete)
-        return _items(["pod/", "node/", *_service_names(ctx, incomplete)], incomplete)
+            return _completions([f"{kind}/{name}" for name in _nodes(ctx)], incomplete)
+        return _completions(["pod/", "node/", *_service_names(ctx, incomplete)], incomplete)
 
 
-def _items(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
+def _completions(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
 
 
 def _service_names(ctx: click.Context, incomplete: str) -> list[str]:
-    """As they may be typed."""
+    """Returns names of Services in every form that may be typed."""
     given = _namespace(ctx)
     before, slash, _ = incomplete.partition("/")
     kind = f"{before}/" if slash and f"{before}/" in SERVICE_KINDS else ""
@@ -127,17 +127,17 @@ def _service_names(ctx: click.Context, incomplete: str) -> list[str]:
 
 def _services(ctx: click.Context, namespace: str) -> list[str]:
     """Returns `NAMESPACE/NAME` of the agent's Services, else of those the API server lists in `namespace` (empty: in all)."""
-    known = [] if _means_cluster(ctx) else _known_to_agent(ctx, "services")
+    known = [] if _asks_cluster(ctx) else _names_of_agent(ctx, "services")
     within = f"/namespaces/{namespace}" if namespace else ""
-    return known or _listed(ctx, f"{CORE}{within}/services", qualified=True)
+    return known or _list_names(ctx, f"{CORE}{within}/services", qualified=True)
 
 
 def _nodes(ctx: click.Context) -> list[str]:
-    known = [] if _means_cluster(ctx) else _known_to_agent(ctx, "nodes")
-    return known or _listed(ctx, f"{CORE}/nodes")
+    known = [] if _asks_cluster(ctx) else _names_of_agent(ctx, "nodes")
+    return known or _list_names(ctx, f"{CORE}/nodes")
 
 
-def _means_cluster(ctx: click.Context) -> bool:
+def _asks_cluster(ctx: click.Context) -> bool:
     return any(ctx.params.get(name) for name in OF_CLUSTER)
 
 
@@ -145,7 +145,7 @@ def _namespace(ctx: click.Context) -> str:
     return str(ctx.params.get("namespace") or "default")
 
 
-def _known_to_agent(ctx: click.Context, what: str) -> list[str]:
+def _names_of_agent(ctx: click.Context, what: str) -> list[str]:
     """Returns the names that the agent knows; empty if no agent answers."""
     given = ctx.params.get("socket")
     try:
@@ -160,7 +160,7 @@ def _kubeconfig(ctx: click.Context) -> Path:
     return kubeconfig_path(None if given is None else Path(str(given)))
 
 
-def _listed(ctx: click.Context, path: str, *, qualified: bool = False) -> list[str]:
+def _list_names(ctx: click.Context, path: str, *, qualified: bool = False) -> list[str]:
     """Returns the names of the objects at `path`, with their namespace if `qualified`; empty if the API server cannot be
     asked."""
     place = _kubeconfig(ctx)

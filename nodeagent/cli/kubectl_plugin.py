@@ -1,7 +1,7 @@
-"""`kubectl nodeagent`: the commands that can ask a cluster, from an administrator's machine.
+"""`kubectl nodeagent`: the commands that can ask all nodes of a cluster, from an administrator's machine.
 
-kubectl starts `kubectl-nodeagent` with the words behind its name, and `kubectl_complete-nodeagent` to complete them. Both are thin: the
-commands are those of `nodeagent`, with `--all-nodes`.
+kubectl starts `kubectl-nodeagent` with the arguments after the plugin's name, and `kubectl_complete-nodeagent` to complete
+them. The commands are those of `nodeagent`, with `--all-nodes`.
 """
 
 import sys
@@ -18,12 +18,12 @@ PLUGGED = ("explain", "check", "problems", "trace", "bundle")
 ALL_NODES = "--all-nodes"
 NAME = "kubectl nodeagent"
 NO_FILES = ":4"
-"""What cobra calls ShellCompDirectiveNoFileComp: the shell does not complete file names besides."""
+"""cobra's ShellCompDirectiveNoFileComp: the shell does not add file names."""
 FILES = ":0"
 
 
 class Plugin(Commands):
-    """Those commands of `nodeagent` that ask the agents of a cluster; nothing else is of use away from a node."""
+    """The commands of `nodeagent` that can ask the agents of a cluster. Other commands work only on a node."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return [*PLUGGED, "version", "help"]
@@ -57,7 +57,7 @@ class Plugin(Commands):
 )
 @click.version_option(__version__, prog_name=NAME)
 def plugin() -> None:
-    """What nodeagent's agents say of Services, on all nodes of a cluster."""
+    """Ask the agents of all nodes of a cluster about Services."""
 
 
 def of_all_nodes(words: Sequence[str]) -> list[str]:
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def complete() -> None:
-    """Prints what completes the last word, and a line for the shell, as kubectl wants it of `kubectl_complete-nodeagent`."""
+    """Prints the completions of the last word and a directive line: the protocol of `kubectl_complete-` programs."""
     *words, incomplete = sys.argv[1:] or [""]
     found = ShellComplete(plugin, {}, NAME, "").get_completions(of_all_nodes(words), incomplete)
     names = [f"{one.value}\t{one.help}" if one.help else str(one.value) for one in found if one.type == "plain"]

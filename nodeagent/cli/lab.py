@@ -1,4 +1,4 @@
-"""`nodeagent lab`: a cluster of network namespaces on this machine, to try and to break."""
+"""`nodeagent lab`: a cluster of network namespaces on this machine, for experiments and faults."""
 
 import os
 import shutil
@@ -23,8 +23,6 @@ from nodeagent.lab.lab_plan import EMBEDDED, Settings
 from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.supervisor_messages import GetLog, GetStatus, Locate, LogLines, MemberPlace, Status
 
-"""A command that is not there is 127, one that cannot be run 126; `ip` would make both 255."""
-
 
 @click.group(
     "lab",
@@ -34,7 +32,9 @@ from nodeagent.lab.supervisor_messages import GetLog, GetStatus, Locate, LogLine
         "nodeagent lab down",
     ),
 )
-@click.option("--name", default="lab", show_default=True, help="Which lab; any number may exist side by side.")
+@click.option(
+    "--name", default="lab", show_default=True, help="Name of the lab; several labs can run at the same time."
+)
 @click.pass_context
 def lab_command(ctx: click.Context, *, name: str) -> None:
     """A cluster on this machine: nodes, pods and a client outside, each a network namespace.
@@ -51,14 +51,14 @@ def lab_command(ctx: click.Context, *, name: str) -> None:
         "nodeagent lab up --nodes 5 --pods 3 --ipv6",
     ),
 )
-@click.option("--nodes", default=3, show_default=True, help="How many nodes.")
-@click.option("--pods", default=2, show_default=True, help="How many pods on each.")
-@click.option("--ipv6", is_flag=True, help="Both families; without it, IPv4 only.")
+@click.option("--nodes", default=3, show_default=True, help="Number of nodes.")
+@click.option("--pods", default=2, show_default=True, help="Number of pods on each node.")
+@click.option("--ipv6", is_flag=True, help="IPv4 and IPv6; without it, only IPv4.")
 @click.option("--api", default=EMBEDDED, show_default=True, help="`embedded`, or the URL of a running API server.")
 @click.option(
     "--api-kubeconfig",
     type=click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True),
-    help="Whose credentials to use with the URL; without it, none.",
+    help="Kubeconfig with credentials for the URL (default: no credentials).",
 )
 @click.option(
     "--control-planes",
@@ -66,14 +66,14 @@ def lab_command(ctx: click.Context, *, name: str) -> None:
     show_default=True,
     help="How many hosts with an API server; with 3 or 5 each has a member of etcd, too.",
 )
-@click.option("--etcd", default="etcd", show_default=True, help="The program, with several control planes.")
+@click.option("--etcd", default="etcd", show_default=True, help="The etcd program, for several control planes.")
 @click.option(
     "--libfaketime",
     type=click.Path(exists=True, dir_okay=False, resolve_path=True),
     help="libfaketimeMT.so.1 for the fault `clock`, if it is not installed.",
 )
-@click.option("--dns/--no-dns", default=True, show_default=True, help="Nodes answer names; pods ask them.")
-@click.option("--page/--no-page", default=True, show_default=True, help="A page to look at, on a port of 127.0.0.1.")
+@click.option("--dns/--no-dns", default=True, show_default=True, help="Whether nodes answer DNS for pods.")
+@click.option("--page/--no-page", default=True, show_default=True, help="Serve a status page on a port of 127.0.0.1.")
 @click.option("--agent-option", multiple=True, help="One more option of every `nodeagent run`; repeatable.")
 @pass_lab
 def up_command(
@@ -91,7 +91,7 @@ def up_command(
     page: bool,
     agent_option: tuple[str, ...],
 ) -> None:
-    """Build a lab. It stays until `down`; interrupted or failed, it leaves nothing."""
+    """Build a lab, which runs until `down`. After an interruption or failure nothing is left."""
     settings = Settings(
         name=directory.name,
         nodes=nodes,
@@ -109,11 +109,11 @@ def up_command(
         settings.check()
         settings = replace(settings, etcd=find_etcd(etcd))
     caller.start(directory, settings, os.environ, lab_screen.show_step)
-    click.echo(lab_screen.after_up(directory))
+    click.echo(lab_screen.next_commands(directory))
 
 
 def find_etcd(program: str) -> str:
-    """Its path. Raises Failure."""
+    """Returns the path of the program. Raises Failure if it is not found."""
     found = shutil.which(program)
     if found is None:
         raise Failure(
@@ -131,7 +131,7 @@ def find_etcd(program: str) -> str:
 )
 @pass_lab
 def status_command(directory: LabDirectory) -> None:
-    """Print nodes with their agents, pods, services, and what is broken on purpose."""
+    """Print nodes with their agents, pods, services, and the faults in effect."""
     click.echo(lab_screen.status_text(caller.ask(directory, GetStatus(), Status), directory.read_page()))
 
 
@@ -176,7 +176,7 @@ def _end_with_the_lab(answers: Iterator[object], process: "subprocess.Popen[byte
 
 
 def _environment_inside(place: MemberPlace, environment: Mapping[str, str]) -> dict[str, str]:
-    """The caller's, with the lab's kubeconfig and this `nodeagent` on the path."""
+    """Returns the caller's environment with the lab's kubeconfig, and with this `nodeagent` first in $PATH."""
     path = f"{Path(sys.executable).parent}:{environment.get('PATH', os.defpath)}"
     return {**environment, "KUBECONFIG": place.kubeconfig, "PATH": path}
 
@@ -203,13 +203,13 @@ def kubeconfig_command(directory: LabDirectory) -> None:
     ),
 )
 @click.argument("member")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on.")
+@click.option("-f", "--follow", is_flag=True, help="Continue with new lines as they are written.")
 @click.option(
-    "--tail", default=200, show_default=True, type=click.IntRange(min=0), help="How many lines to begin with."
+    "--tail", default=200, show_default=True, type=click.IntRange(min=0), help="Number of earlier lines to print first."
 )
 @pass_lab
 def logs_command(directory: LabDirectory, *, member: str, follow: bool, tail: int) -> None:
-    """Print what the agent of a node has written, an API server (`control`, `control-1`) or a member of etcd (`etcd-1`)."""
+    """Print the log of a node's agent, an API server (`control`, `control-1`) or a member of etcd (`etcd-1`)."""
     with caller.conversation(directory, GetLog(member, tail, follow)) as answers:
         for answer in answers:
             if isinstance(answer, LogLines):
@@ -225,7 +225,7 @@ def logs_command(directory: LabDirectory, *, member: str, follow: bool, tail: in
 )
 @pass_lab
 def down_command(directory: LabDirectory) -> None:
-    """Remove a lab, or what a killed one left."""
+    """Remove a lab, also one that was killed."""
     there = caller.take_down(directory)
     click.echo(f"removed lab {directory.name}" if there else f"there was no lab {directory.name}")
 

@@ -1,4 +1,4 @@
-"""What every `nodeagent lab` command begins and ends with: root, signals, the lab's directory, errors in one line."""
+"""Common to all `nodeagent lab` commands: the check for root, signals, the lab's directory, errors in one line."""
 
 import functools
 import os
@@ -19,12 +19,12 @@ from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.runtime.interrupts import prompt_signal_handling
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""SIGINT too: the process that started this in the background may have ignored it."""
+"""Signals that end a command. SIGINT too: a shell that starts it in the background may have set SIGINT to ignored."""
 
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Whatever goes wrong becomes one line and an exit code."""
+    """Turns errors into a Failure: one line and an exit code (context manager)."""
     try:
         yield
     except RequestRefused as error:
@@ -41,7 +41,7 @@ def failures() -> Iterator[None]:
 
 
 def pass_lab(command: Callable[..., None]) -> Callable[..., None]:
-    """The command gets a LabDirectory first; asked for --help only, it needs no root."""
+    """Passes the LabDirectory as first argument of the command (decorator). `--help` does not need root."""
 
     @click.pass_obj
     def with_lab(name: str, /, **options: object) -> None:
@@ -55,7 +55,7 @@ def pass_lab(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def require_root() -> None:
-    """Raises Failure."""
+    """Raises Failure without root or a needed program."""
     if os.geteuid():
         raise Failure("a lab is made of network namespaces: run it as root", CANNOT_PROGRAM)
     missing = [program for program in PROGRAMS if not shutil.which(program)]
@@ -64,5 +64,5 @@ def require_root() -> None:
 
 
 def interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Any of these signals is like Ctrl-C."""
+    """Treats a signal like Ctrl-C."""
     raise KeyboardInterrupt

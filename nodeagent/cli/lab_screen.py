@@ -1,4 +1,4 @@
-"""How `nodeagent lab` looks: lines and tables as text."""
+"""The output of `nodeagent lab` as text: lines and tables."""
 
 from collections.abc import Iterable, Sequence
 from typing import Self
@@ -19,8 +19,8 @@ def show_step(line: Line) -> None:
     click.echo(f"{line.at:5.1f} s  {line.text}")
 
 
-def after_up(directory: LabDirectory) -> str:
-    """What one does next."""
+def next_commands(directory: LabDirectory) -> str:
+    """Returns the commands to try after `up`."""
     lab = "nodeagent lab" if directory.name == "lab" else f"nodeagent lab --name {directory.name}"
     page = directory.read_page()
     return "\n".join(
@@ -38,7 +38,7 @@ def after_up(directory: LabDirectory) -> str:
 
 
 def status_text(status: Status, page: str) -> str:
-    """A lab, in tables. page: its address; empty: without a page."""
+    """Returns the status of a lab as tables. page: the URL of its page; empty: it has none."""
     settings = status.settings
     families = "IPv4 and IPv6" if settings.ipv6 else "IPv4"
     head = f"lab {settings.name}: {families}, up for {status.up_seconds:.0f} s, API server {status.api}, supervisor {status.pid}"
@@ -90,9 +90,9 @@ def _yes(fact: bool) -> str:
 
 
 class LiveTable:
-    """A load while it goes on: a table that stays in place on a terminal, a line for each look into a pipe.
+    """Shows a running load: on a terminal a table that is redrawn, into a pipe a line for each sample.
 
-    On a small terminal ways of the same kind are one row; the table that stays in the end has them all.
+    On a small terminal, connections of the same kind share a row; the final table has a row for each.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class LiveTable:
         self._live.stop()
 
     def show(self, sample: LoadSample) -> None:
-        """Show this sample in place of the last one; nothing where the output is no terminal."""
+        """Shows a sample in place of the previous one; into a pipe, prints one line."""
         if self._console.is_terminal:
             text = load_text(sample, self._previous)
             if text.count("\n") >= self._console.height:
@@ -119,6 +119,6 @@ class LiveTable:
             click.echo(load_line(sample))
         self._previous = sample
 
-    def finish(self, sample: LoadSample) -> None:
-        """What it was, to stay."""
+    def print_total(self, sample: LoadSample) -> None:
+        """Prints the final table."""
         click.echo(load_text(sample, None))

@@ -1,4 +1,4 @@
-"""`nodeagent lab load` and `nodeagent lab fault`: traffic, and what breaks it."""
+"""`nodeagent lab load` and `nodeagent lab fault`: traffic, and faults under traffic."""
 
 import math
 import sys
@@ -31,10 +31,12 @@ from nodeagent.lab.supervisor_messages import (
 
 EVERY = "all"
 SERVICE = click.option(
-    "--service", default="default/echo", show_default=True, help="NAMESPACE/NAME of what is connected to."
+    "--service", default="default/echo", show_default=True, help="NAMESPACE/NAME of the Service to connect to."
 )
-RATE = click.option("--rate", default=100.0, show_default=True, help="New connections a second, all clients together.")
-UDP = click.option("--udp", is_flag=True, help="UDP; a connection is a question from a port of its own.")
+RATE = click.option(
+    "--rate", default=100.0, show_default=True, help="New connections per second, of all clients together."
+)
+UDP = click.option("--udp", is_flag=True, help="UDP instead of TCP; each request uses a new source port.")
 
 
 def check_number(option: str, value: float | None) -> float:
@@ -56,10 +58,10 @@ def check_number(option: str, value: float | None) -> float:
 @SERVICE
 @RATE
 @UDP
-@click.option("--for", "seconds", type=float, help="End after so many seconds; without it, with Ctrl-C.")
+@click.option("--for", "seconds", type=float, help="Seconds until it ends (default: Ctrl-C ends it).")
 @pass_lab
 def load_command(directory: LabDirectory, *, service: str, rate: float, udp: bool, seconds: float | None) -> None:
-    """Connect from everywhere, and show who answers, how fast, and what fails.
+    """Connect to a Service from every pod, node and the client; show which endpoint answers, how fast, and what fails.
 
     Exit code 1 when a connection failed.
     """
@@ -69,7 +71,7 @@ def load_command(directory: LabDirectory, *, service: str, rate: float, udp: boo
     ended_early = False
     with (
         lab_screen.LiveTable() as screen,
-        suppress(KeyboardInterrupt),  # the way it is meant to end
+        suppress(KeyboardInterrupt),  # Ctrl-C is the normal end
         caller.conversation(directory, request) as answers,
     ):
         for answer in answers:
@@ -81,7 +83,7 @@ def load_command(directory: LabDirectory, *, service: str, rate: float, udp: boo
         else:
             ended_early = True
     if sample is not None:
-        screen.finish(sample)
+        screen.print_total(sample)
     if ended_early:
         raise caller.ended_early(directory)
     sys.exit(FAILED if sample is not None and sample.failed else 0)
@@ -96,8 +98,8 @@ def load_command(directory: LabDirectory, *, service: str, rate: float, udp: boo
 )
 @click.argument("kind", type=click.Choice([*KINDS, EVERY]), metavar="KIND")
 @click.argument("node", default="")
-@click.option("--for", "seconds", type=float, help="How many seconds it lasts; each fault has its own usual time.")
-@click.option("--amount", type=float, help="`delay`: milliseconds, 20; `drop`: percent, 5; `clock`: seconds, 3600.")
+@click.option("--for", "seconds", type=float, help="Seconds that the fault lasts (default: depends on the fault).")
+@click.option("--amount", type=float, help="`delay`: milliseconds (20); `drop`: percent (5); `clock`: seconds (3600).")
 @SERVICE
 @RATE
 @UDP
@@ -120,7 +122,7 @@ def fault_command(
     udp: bool,
     folder: Path | None,
 ) -> None:
-    """Break something under load, put it right, and report what that cost.
+    """Break something under load, repair it, and report the failed connections and delays.
 
     NODE: the first one, if not given. The last six lines before `all` are for a lab with several control planes; NODE is one
     of those there.
@@ -202,7 +204,7 @@ def attempt(directory: LabDirectory, request: InjectFault, report: ReportFolder 
 
 
 def carry_out(directory: LabDirectory, request: InjectFault, report: ReportFolder | None) -> FaultReport:
-    """What it cost, which is in the report then too. Raises LabError when it comes to none."""
+    """Injects a fault and returns its report, which is also added to `report`. Raises LabError if the lab ends early."""
     cost: FaultReport | None = None
     with caller.conversation(directory, request) as answers:
         for answer in answers:

@@ -1,4 +1,4 @@
-"""What this process lacks, out of an error that nothing else explains: one line instead of a traceback."""
+"""Errors for which the process lacks a resource: one line instead of a traceback."""
 
 import errno
 
@@ -11,11 +11,11 @@ _SHORT = {
 }
 
 
-def lacking(error: BaseException) -> Failure | None:
-    """How to say it to a person; None where it is something else."""
+def missing_resource(error: BaseException) -> Failure | None:
+    """Returns the failure to print for a resource that ran out, or None for any other error."""
     if not isinstance(error, OSError):
         return None
     if isinstance(error, FileNotFoundError) and str(error.filename).startswith("/proc/self/"):
-        return Failure(f"{error.filename} is not there: mount proc at /proc", CANNOT_PROGRAM)
+        return Failure(f"{error.filename} does not exist: mount proc at /proc", CANNOT_PROGRAM)
     reason = _SHORT.get(error.errno or 0)
     return None if reason is None else Failure(reason, FAILED)

@@ -1,4 +1,4 @@
-"""The command `nodeagent`. Commands are imported when they are used: the daemon never loads what only people need."""
+"""The command `nodeagent`. Subcommands are imported on use, so that the daemon does not load the interactive ones."""
 
 import importlib
 from typing import Any
@@ -8,7 +8,7 @@ import click
 from nodeagent import __version__
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import INTERRUPTED
-from nodeagent.cli.lacking import lacking
+from nodeagent.cli.lacking import missing_resource
 from nodeagent.cli.output import failing_output
 from nodeagent.model.text import did_you_mean
 from nodeagent.runtime.imports import import_all
@@ -16,32 +16,32 @@ from nodeagent.runtime.imports import import_all
 COMMANDS = {
     "run": ("nodeagent.cli.run", "run_command", "Program services until stopped."),
     "show": ("nodeagent.cli.show", "show_command", "Print what is programmed, read from the kernel."),
-    "trace": ("nodeagent.cli.trace", "trace_command", "Say what becomes of a connection, rule by rule."),
-    "explain": ("nodeagent.cli.explain", "explain_command", "Say why a Service works on this node, or why not."),
-    "diff": ("nodeagent.cli.diff", "diff_command", "Compare what is wanted with what the kernel has."),
-    "plan": ("nodeagent.cli.plan", "plan_command", "Say what a directory of manifests would change."),
-    "problems": ("nodeagent.cli.problems", "problems_command", "List what is not in effect, and since when."),
+    "trace": ("nodeagent.cli.trace", "trace_command", "Follow a connection through the rules, one by one."),
+    "explain": ("nodeagent.cli.explain", "explain_command", "Explain why a Service works on this node, or why not."),
+    "diff": ("nodeagent.cli.diff", "diff_command", "Compare the wanted rules with those in the kernel."),
+    "plan": ("nodeagent.cli.plan", "plan_command", "Print what a directory of manifests would change."),
+    "problems": ("nodeagent.cli.problems", "problems_command", "List problems, and since when they exist."),
     "journal": ("nodeagent.cli.problems", "journal_command", "Print what the agent's last passes did."),
     "log-level": ("nodeagent.cli.problems", "log_level_command", "Print or change the level of the agent's log."),
     "top": ("nodeagent.cli.top", "top_command", "Show Services by new connections a second."),
     "bundle": ("nodeagent.cli.bundle", "bundle_command", "Write one archive for a bug report."),
-    "replay": ("nodeagent.cli.bundle", "replay_command", "Program such an archive in a network namespace."),
-    "check": ("nodeagent.cli.check", "check_command", "Look whether this node can do the work and has what it should."),
+    "replay": ("nodeagent.cli.bundle", "replay_command", "Program the tables of a bundle in a network namespace."),
+    "check": ("nodeagent.cli.check", "check_command", "Check the kernel, the settings and the programmed rules."),
     "dns": ("nodeagent.cli.dns", "dns_command", "Answer a name as cluster DNS does, and say why."),
-    "cleanup": ("nodeagent.cli.cleanup", "cleanup_command", "Remove everything of ours from this node."),
+    "cleanup": ("nodeagent.cli.cleanup", "cleanup_command", "Remove everything that nodeagent made on this node."),
     "takeover": (
         "nodeagent.cli.takeover",
         "takeover_command",
-        "Take kube-proxy's place in a cluster, and give it back.",
+        "Replace kube-proxy in a cluster, or return to it.",
     ),
     "apiserver": ("nodeagent.cli.apiserver", "apiserver_command", "Serve the Kubernetes API for services."),
     "connectivity": (
         "nodeagent.cli.connectivity",
         "connectivity_command",
-        "Try every way to Services in a cluster, whatever serves them.",
+        "Test every kind of connection to Services in a cluster.",
     ),
     "demo": ("nodeagent.cli.demo", "demo_command", "Show a cluster on this machine for half a minute."),
-    "lab": ("nodeagent.cli.lab", "lab_command", "A cluster of network namespaces to try and to break."),
+    "lab": ("nodeagent.cli.lab", "lab_command", "Run a test cluster of network namespaces."),
     "config": ("nodeagent.cli.config", "config_command", "Show and check the configuration."),
     "version": ("nodeagent.cli.about", "version_command", "Print the version, of this command and of the agent."),
     "help": ("nodeagent.cli.about", "help_command", "Print the help of a command."),
@@ -49,7 +49,7 @@ COMMANDS = {
 
 
 class Commands(click.Group):
-    """Loads a command's module when it is named; the help text needs none of them."""
+    """Imports a command's module when the command is used. The help text needs no import."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -66,7 +66,7 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
         except OSError as error:
-            if (known := lacking(error)) is not None:
+            if (known := missing_resource(error)) is not None:
                 raise known from error
             raise
 
@@ -84,7 +84,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; of a command that there is not, one that was meant is named."""
+        """Like click's method, but the error for an unknown command suggests a similar name."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:

@@ -1,4 +1,4 @@
-"""A directory of manifests, checked as the agent reads it and as an API server would check it. Nothing is written."""
+"""Checks a directory of manifests as the agent and as an API server would. Writes nothing."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from nodeagent.proxy.translate.translator import Translator
 
 
 def problems_in(root: Path, node_name: str) -> list[Problem]:
-    """Everything that is wrong, in the order of files and lines. Raises OSError when the directory cannot be listed."""
+    """Returns all problems, in the order of files and lines. Raises OSError if the directory cannot be listed."""
     directory = ManifestDirectory(root, node_name, thorough=True)
     reading = directory.read()
     problems = [*reading.problems, *reading.world.problems]
@@ -21,12 +21,12 @@ def problems_in(root: Path, node_name: str) -> list[Problem]:
     for file in directory.files:
         for found in file.manifest.objects:
             places.setdefault(f"{type(found.obj).__name__} {key_of(found.obj)}", f"file {file.name}:{found.line}")
-    problems += (_placed(problem, places) for problem in _not_in_effect(reading.world, node_name))
-    return sorted(dict.fromkeys(problems), key=_place)
+    problems += (_with_place(problem, places) for problem in _translation_problems(reading.world, node_name))
+    return sorted(dict.fromkeys(problems), key=_sort_key)
 
 
 class _Snapshot:
-    """The objects in effect, as the translation wants them."""
+    """The objects of a directory, as the input of the translator."""
 
     node = None
     service_cidrs = ()
@@ -42,17 +42,17 @@ class _Snapshot:
         return self._slices.get(service, [])
 
 
-def _not_in_effect(world: World, node_name: str) -> Iterable[Problem]:
-    """What the translation would leave out: conflicts, addresses and ports that cannot be served."""
+def _translation_problems(world: World, node_name: str) -> Iterable[Problem]:
+    """Returns the translator's problems: conflicts, addresses and ports that cannot be served."""
     states = Translator().update(_Snapshot(world), None, Context(node_name=node_name))
     return [problem for state in states.values() if state is not None for problem in state.problems]
 
 
-def _placed(problem: Problem, places: Mapping[str, str]) -> Problem:
+def _with_place(problem: Problem, places: Mapping[str, str]) -> Problem:
     place = places.get(problem.subject)
     return problem if place is None else Problem(place, problem.reason, f"{problem.subject}: {problem.detail}")
 
 
-def _place(problem: Problem) -> tuple[str, int, str]:
+def _sort_key(problem: Problem) -> tuple[str, int, str]:
     path, _, line = problem.subject.rpartition(":")
     return (path, int(line), problem.detail) if line.isdigit() else (problem.subject, 0, problem.detail)

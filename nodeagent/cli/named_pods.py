@@ -1,4 +1,4 @@
-"""A pod that a person names: where it is, and its addresses, as the API server says."""
+"""Finds the node and addresses of a pod through the API server."""
 
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
@@ -28,14 +28,14 @@ class _PodStatus(msgspec.Struct, frozen=True):
 
 
 class NamedPod(msgspec.Struct, frozen=True):
-    """What of a pod says where its connections come from."""
+    """The fields of a pod that tell where its connections come from."""
 
     spec: _PodSpec = _PodSpec()
     status: _PodStatus = _PodStatus()
 
     @property
     def node(self) -> str:
-        """Empty while it is on no node."""
+        """The name of its node; empty until it is scheduled."""
         return self.spec.node_name
 
     @property
@@ -54,13 +54,13 @@ class Getter(Protocol):
 
 
 async def pod_named(getter: Getter, key: ObjectKey) -> NamedPod:
-    """Raises KubeError."""
+    """Returns a pod. Raises KubeError, also if it does not exist."""
     namespace, name = quote(key.namespace, safe=""), quote(key.name, safe="")
     return _decoded(await getter.get(f"/api/v1/namespaces/{namespace}/pods/{name}"), NamedPod)
 
 
 async def pod_with_address(getter: Getter, address: str) -> NamedPod | None:
-    """The pod of no host network that has this address; None where there is no such pod. Raises KubeError."""
+    """Returns the pod with this address, or None; ignores pods in the host network. Raises KubeError."""
     body = await getter.get("/api/v1/pods", (("fieldSelector", f"status.podIP={address}"),))
     found = _decoded(body, _PodList).items
     return next((one for one in found if address in one.addresses and not one.spec.host_network), None)
@@ -70,4 +70,4 @@ def _decoded(body: bytes, kind: type[Kind]) -> Kind:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.MsgspecError as error:
-        raise MalformedAnswerError(f"an answer that is no pod: {error}") from error
+        raise MalformedAnswerError(f"the answer is not a pod: {error}") from error

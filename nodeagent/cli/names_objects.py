@@ -26,7 +26,7 @@ from nodeagent.wire.dns.record_text import record_text
 
 
 class Reply(NamedTuple):
-    """rcode: by its name. source: who answered. records: of the answer section, as text."""
+    """An answer. rcode: its name. source: the server. records: the answer section as text."""
 
     kind: str
     rcode: str
@@ -35,7 +35,7 @@ class Reply(NamedTuple):
 
 
 def reply_of(response: bytes, kind: int, source: str) -> Reply:
-    """What a response says. Raises BadMessage."""
+    """Decodes a response. Raises BadMessage."""
     records = tuple(map(record_text, read_message(response)[1].answer))
     code = response[3] & 0x0F
     rcode = Rcode(code).name if code in set(Rcode) else f"RCODE{code}"
@@ -43,8 +43,8 @@ def reply_of(response: bytes, kind: int, source: str) -> Reply:
 
 
 class Objects:
-    """What a source says, as names take it. origin: the source, for a person. running: addresses of pods, each with the
-    namespaces of those that run there."""
+    """Answers names from objects. origin: the source, for output. running: pod addresses, each with the namespaces of
+    running pods that have it."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Objects:
         self.origin = origin
 
     def answer(self, name: bytes, kind: int) -> Reply | None:
-        """What these objects give a name; None when it is to be asked upstream."""
+        """Returns the answer for a name, or None if it must be asked upstream."""
         answers = PreparedAnswers(self._lookup, synced=True, serial=int(time.time()))
         made = answers.answer(read_query(query_packet(0, question_of(name, kind))), TCP_LIMIT)
         if isinstance(made, bytes):
@@ -71,7 +71,7 @@ class Objects:
         return Reply(type_text(kind), Rcode.NOERROR.name, self.origin, tuple(map(record_text, made.answer)))
 
     def explain(self, name: bytes) -> Iterable[str]:
-        """Why."""
+        """Yields the lines that explain the answer for a name."""
         return explain(self._snapshot, self._lookup, self._settings.zones, name.lower())
 
     @cached_property
@@ -87,16 +87,16 @@ class Objects:
         return Lookup(self._settings, index)
 
 
-class _Held:
-    """Objects as an agent reported them."""
+class _AgentSnapshot:
+    """A snapshot of the objects that an agent reported."""
 
-    def __init__(self, told: Iterable[WorldService]) -> None:
+    def __init__(self, reported: Iterable[WorldService]) -> None:
         self.node: Node | None = None
         self.service_cidrs: tuple[ServiceCIDR, ...] = ()
         self.services: Mapping[ObjectKey, Service] = {}
         self._slices: dict[ObjectKey, tuple[EndpointSlice, ...]] = {}
         found = {}
-        for one in told:
+        for one in reported:
             self._slices[one.key] = one.slices
             if one.service is not None:
                 found[one.key] = one.service
@@ -107,12 +107,12 @@ class _Held:
 
 
 def objects_of_agent(client: AgentClient, status: Status, dns: ClusterDns, zones: tuple[str, ...]) -> Objects:
-    """What a running agent holds; dns: how it answers. Raises Failure."""
+    """Returns the objects of a running agent. dns: its DNS settings. Raises Failure."""
     decoder = msgspec.json.Decoder(WorldService)
     try:
         lines = client.lines("world")
         next(lines)  # the node, which has no names
-        held = _Held(map(decoder.decode, lines))
+        held = _AgentSnapshot(map(decoder.decode, lines))
     except NoAgent as error:
         raise Failure(str(error), FAILED) from error
     settings = ZoneSettings(

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.names_objects import Objects
-from nodeagent.model.names import ObjectKey
 from nodeagent.names.zone.lookup import ZoneSettings
 from nodeagent.proxy.source.client.api_client import ApiClient
 from nodeagent.proxy.source.client.api_errors import KubeconfigError
@@ -15,13 +14,13 @@ from nodeagent.proxy.source.client.kubeconfig import load_kubeconfig
 from nodeagent.proxy.source.manifests.manifest_error import ManifestError
 from nodeagent.proxy.source.namespaces import NamespaceNames
 from nodeagent.proxy.source.object_source import source_of
-from nodeagent.proxy.source.object_store import ClusterStore
+from nodeagent.proxy.source.object_store import ChangeListener, ClusterStore
 
 LIST_SECONDS = 10.0
 
 
 def read_objects(manifests: Path | None, kubeconfig: Path | None, zones: tuple[str, ...]) -> Objects:
-    """All of a source. Raises Failure."""
+    """Lists all objects of a source. Raises Failure."""
     try:
         return asyncio.run(asyncio.wait_for(_read(manifests, kubeconfig, zones), LIST_SECONDS))
     except TimeoutError:
@@ -32,27 +31,19 @@ def read_objects(manifests: Path | None, kubeconfig: Path | None, zones: tuple[s
         raise Failure(str(error), UNUSABLE) from error
 
 
-class _Listed:
-    """Waits for the first lists."""
+class _FirstLists(ChangeListener):
+    """Events that are set when the objects and the namespaces have been listed once."""
 
     def __init__(self) -> None:
         self.all = asyncio.Event()
         self.namespaces = asyncio.Event()
 
-    def service_changed(self, key: ObjectKey) -> None: ...
-
-    def node_changed(self) -> None: ...
-
-    def service_cidrs_changed(self) -> None: ...
-
     def synced(self) -> None:
         self.all.set()
 
-    def all_listed(self) -> None: ...
-
 
 async def _read(manifests: Path | None, kubeconfig: Path | None, zones: tuple[str, ...]) -> Objects:
-    listed = _Listed()
+    listed = _FirstLists()
     store = ClusterStore(listed, for_names=True)
     namespaces = NamespaceNames(listed.namespaces.set)
     if manifests is not None:
@@ -77,7 +68,7 @@ async def _read(manifests: Path | None, kubeconfig: Path | None, zones: tuple[st
     return Objects(store, namespaces.names or (), ZoneSettings(zones=zones), str(manifests or kubeconfig))
 
 
-async def _until_listed(run: Callable[[], Coroutine[None, None, None]], listed: _Listed) -> None:
+async def _until_listed(run: Callable[[], Coroutine[None, None, None]], listed: _FirstLists) -> None:
     feeding = asyncio.create_task(run(), name="source")
     for event in (listed.all, listed.namespaces):
         waiting = asyncio.create_task(event.wait(), name="first lists")

@@ -1,6 +1,6 @@
-"""Looks at the node, for commands: asks its agent, at the socket. Without one the objects are read from their source.
+"""Returns the view of the node for commands: from its agent, or without an agent from the source of the objects.
 
-What reads a source is imported only then: it loads a client of the API and the whole configuration.
+The modules that read a source are imported on demand, because they load an API client and the whole configuration.
 """
 
 from dataclasses import replace
@@ -26,10 +26,10 @@ def look_at_node(
     like: NodeView | None = None,
     otherwise: str = "give --manifests DIRECTORY or --kubeconfig FILE",
 ) -> NodeView:
-    """Everything on the node; or of one Service, where the agent is asked and only that is wanted. Raises Failure.
+    """Returns the view of the node. Raises Failure.
 
-    like: where the objects are not the agent's, they are judged for the node of this view. otherwise: what a person can
-    do where there is no agent.
+    only: limits the agent's answer to one Service. like: translate the objects of a source for the node of this view.
+    otherwise: advice for the error message if there is no agent.
     """
     if access.names_source:
         from nodeagent.cli.source_view import configured, view_of_source  # noqa: PLC0415 - loads a client of the API
@@ -59,7 +59,7 @@ def _answers(access: Access) -> bool:
 
 
 def ask_agent(access: Access) -> tuple[AgentClient, Status]:
-    """The agent, for what only it knows. Raises Failure."""
+    """Returns a client of the running agent, and its status. Raises Failure if there is no agent."""
     try:
         return find_agent(access.socket, DEFAULT_SOCKET)
     except SocketForbidden as error:

@@ -20,8 +20,8 @@ LeftOut = Mapping[ObjectKey, tuple[Service, Collection[EndpointSlice]]]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Whom a command may ask. socket: of the agent; None: at the usual place. file: a configuration; None: none, or that
-    of the environment. manifests, kubeconfig, node_name, cluster_cidr: in place of what the configuration says."""
+    """Where a command gets objects from. socket: of the agent; None: the default. file: the configuration; None: that of
+    the environment, if any. manifests, kubeconfig, node_name, cluster_cidr: override the configuration."""
 
     socket: Path | None = None
     file: Path | None = None
@@ -32,19 +32,26 @@ class Access:
 
     @property
     def names_source(self) -> bool:
-        """Whether the objects shall not come from the agent."""
+        """Whether the user named a source other than the agent."""
         return self.manifests is not None or self.kubeconfig is not None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """origin: where it was learned, for a person. agent: None when it was not asked.
+    """A node's objects and the state translated from them.
 
-    program: how the constant rules are made, by family; None where nobody said. others: Services that there are besides.
-    interface: the service interface's name; None: there shall be none. own_addresses: what it carries beside ClusterIPs. names_at: where this node answers names itself.
-    agent_runs: one answers, whether it was asked for the objects or not. strays: the names of Services that only slices carry.
-    taken: addresses that lead to Services, where somebody else found them out. left_out: Services that the source has and this agent does not serve, with their slices. unwatched: what the source says of the one
-    Service that was asked for and that the agent does not hold.
+    origin: the source, for output.
+    agent: the status of the agent; None if the objects do not come from it.
+    agent_runs: whether an agent answers, also if the objects do not come from it.
+    program: options of the constant rules, by family; None if unknown.
+    others: names of further Services, if the view contains only one.
+    interface: name of the service interface; None if none is wanted.
+    own_addresses: addresses that the interface carries in addition to ClusterIPs.
+    names_at: addresses at which this node answers DNS itself.
+    strays: Services that slices name and that do not exist.
+    taken: the addresses of all Services, if the agent reported them.
+    left_out: Services of the source that this agent does not serve, with their slices.
+    unwatched: the source's answer about the wanted Service, if the agent does not have it.
     """
 
     origin: str

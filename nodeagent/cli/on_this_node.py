@@ -1,4 +1,4 @@
-"""What `nodeagent check` and `nodeagent trace` know of this node, for `nodeagent explain`."""
+"""Findings of `nodeagent check` and `nodeagent trace` on this node, for `nodeagent explain`."""
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -7,15 +7,15 @@ from functools import partial
 
 from msgspec import Struct
 
-from nodeagent.cli.check import crowd_facts
+from nodeagent.cli.check import port_shortage_facts
+from nodeagent.cli.kernel_reading import read_with_retries
 from nodeagent.cli.other_tables import read_others
-from nodeagent.cli.show import patiently
 from nodeagent.diagnosis.checks.finding import Finding, Result
 from nodeagent.diagnosis.checks.hook_order import order_findings
 from nodeagent.diagnosis.checks.kernel_facts import read_facts
 from nodeagent.diagnosis.checks.settings import setting_findings
 from nodeagent.diagnosis.checks.source_port_room import port_findings
-from nodeagent.diagnosis.explain.kernel import NodeFault, StoppedWay
+from nodeagent.diagnosis.explain.kernel import NodeFault, StoppedConnection
 from nodeagent.diagnosis.trace.journey import Node
 from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
 from nodeagent.diagnosis.trace.looking import read_node
@@ -39,24 +39,24 @@ from nodeagent.model.names import ObjectKey
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 
 MOST_PLACES = 8
-"""Of a Service with more addresses and ports connections to so many are followed."""
+"""The number of a Service's addresses and ports to which connections are followed."""
 MOST_PODS = 16
-"""So many endpoints of this node are looked at to find one that is a pod and has a route."""
+"""The number of endpoints on this node among which a pod with a route is searched."""
 
 
 class FollowedConnections(Struct, frozen=True):
-    """Connections that were followed through this node. stopped: those that do not get through, by their Service. unseen: what
-    may stop others and was not looked at."""
+    """Connections that were followed through this node's rules and routes. stopped: those that do not get through, by
+    Service. unseen: notes on rules that were not evaluated."""
 
-    stopped: Mapping[ObjectKey, tuple[StoppedWay, ...]] = {}
+    stopped: Mapping[ObjectKey, tuple[StoppedConnection, ...]] = {}
     unseen: tuple[str, ...] = ()
 
 
 def node_faults(families: Collection[Family], pod_cidrs: Collection[str]) -> tuple[NodeFault, ...]:
-    """Conditions of the node that stop connections of every Service. Raises DataplaneError, OSError."""
+    """Returns faults of the node that concern every Service. Raises DataplaneError, OSError."""
     with closing(Ruleset()) as ruleset:
         facts = read_facts(ruleset, tuple(pod_cidrs), programmed=frozenset(families))
-    found = (*setting_findings(facts), *order_findings(facts), *port_findings(tuple(crowd_facts())))
+    found = (*setting_findings(facts), *order_findings(facts), *port_findings(tuple(port_shortage_facts())))
     return tuple(_fault(one) for one in found if one.reason and one.result is Result.FAILED)
 
 
@@ -69,38 +69,40 @@ def _fault(found: Finding) -> NodeFault:
 def follow_service(
     state: ServiceState, client: str, known: Mapping[Family, TableReading | None]
 ) -> FollowedConnections:
-    """Connections to the ClusterIPs of a Service. client: a pod's address; empty: this node and one of its pods. known:
+    """Follows connections to the ClusterIPs of a Service. client: a pod's address; empty: this node and one of its pods. known:
     tables that were read already, of this Service at least. Raises DataplaneError, OSError."""
     families = dict.fromkeys(one.family for one in state.frontends)
     wanted = [one for one in families if not client or family_of(client) is one]
-    found = [patiently(partial(_stopped, state, family, client, known.get(family))) for family in wanted]
-    return _joined(((state.key, way) for ways, _ in found for way in ways), found)
+    found = [
+        read_with_retries(partial(_follow_in_family, state, family, client, known.get(family))) for family in wanted
+    ]
+    return _group_by_service(((state.key, way) for ways, _ in found for way in ways), found)
 
 
 def follow_services(known: Mapping[Family, TableReading | None]) -> FollowedConnections:
-    """Connections to some Services, from this node and one of its pods. known: the tables as they were read. Raises
+    """Follows connections to some Services, from this node and one of its pods. known: the tables as they were read. Raises
     DataplaneError, OSError."""
-    found = [patiently(partial(_stopped_of_some, family, table)) for family, table in known.items()]
-    return _joined((each for ways, _ in found for each in ways), found)
+    found = [read_with_retries(partial(_follow_some, family, table)) for family, table in known.items()]
+    return _group_by_service((each for ways, _ in found for each in ways), found)
 
 
-def _joined(
-    ways: Iterable[tuple[ObjectKey, StoppedWay]], found: Iterable[tuple[object, tuple[str, ...]]]
+def _group_by_service(
+    ways: Iterable[tuple[ObjectKey, StoppedConnection]], found: Iterable[tuple[object, tuple[str, ...]]]
 ) -> FollowedConnections:
-    stopped: dict[ObjectKey, tuple[StoppedWay, ...]] = {}
+    stopped: dict[ObjectKey, tuple[StoppedConnection, ...]] = {}
     for key, way in ways:
         stopped[key] = (*stopped.get(key, ()), way)
     return FollowedConnections(stopped, tuple(dict.fromkeys(note for _, notes in found for note in notes)))
 
 
-def _stopped_of_some(
+def _follow_some(
     family: Family, known: TableReading | None
-) -> tuple[list[tuple[ObjectKey, StoppedWay]], tuple[str, ...]]:
+) -> tuple[list[tuple[ObjectKey, StoppedConnection]], tuple[str, ...]]:
     with closing(Ruleset()) as ruleset, KernelRoutes() as routes:
         node, notes = read_node(ruleset, family, read_others, routes, known)
         ways = ways_to_services(node, routes)
     return [
-        (_key(each.service), _way_of(one.client, each, meant=not one.is_fault(each)))
+        (_key(each.service), _stopped_connection(one.client, each, meant=not one.is_fault(each)))
         for one in ways
         for each in one.stopped
     ], notes
@@ -111,9 +113,9 @@ def _key(service_port: str) -> ObjectKey:
     return ObjectKey(namespace, name)
 
 
-def _stopped(
+def _follow_in_family(
     state: ServiceState, family: Family, client: str, known: TableReading | None
-) -> tuple[list[StoppedWay], tuple[str, ...]]:
+) -> tuple[list[StoppedConnection], tuple[str, ...]]:
     with closing(Ruleset()) as ruleset, KernelRoutes() as routes:
         node, notes = read_node(ruleset, family, read_others, routes, known)
         own = node.own
@@ -128,12 +130,16 @@ def _stopped(
             ways = ways_to_places(places, node, routes, list(_pods(state, own, node, routes)))
         if known is not None and known.partial and not client and any(_is_doubtful(one) for one in ways):
             node, _ = read_node(ruleset, family, read_others, routes)  # other Services are followed too
-        stopped = [_way(one.client, each, node, routes, named=bool(client)) for one in ways for each in one.stopped]
+        stopped = [
+            _describe_stopped(one.client, each, node, routes, named=bool(client))
+            for one in ways
+            for each in one.stopped
+        ]
     return stopped, notes
 
 
 def _places(state: ServiceState, own: OwnTable) -> Iterator[Place]:
-    """The ClusterIPs and ports that the table leads to endpoints."""
+    """Yields the ClusterIPs and ports for which the table picks endpoints."""
     for one in state.frontends:
         if one.kind is FrontendKind.CLUSTER_IP and one.family is own.family and one.address:
             question = Question(one.address, one.address, one.port, one.protocol)
@@ -142,7 +148,7 @@ def _places(state: ServiceState, own: OwnTable) -> Iterator[Place]:
 
 
 def _pods(state: ServiceState, own: OwnTable, node: Node, routes: KernelRoutes) -> Iterator[str]:
-    """A pod of this node, as far as endpoints tell; one that is no endpoint of the Service where there is one."""
+    """Yields one pod on this node, found among all endpoints; preferably not an endpoint of this Service."""
     mine = _local_backends(state)
     usable = (one for one in own.endpoints_here() if own.is_pod(one) and one not in node.local)
     for one in itertools.islice(sorted(usable, key=lambda address: address in mine), MOST_PODS):
@@ -156,17 +162,19 @@ def _is_doubtful(ways: Ways) -> bool:
     return not all(one.certain for one in ways.stopped)
 
 
-def _way(client: str, one: LostConnection, node: Node, routes: KernelRoutes, *, named: bool) -> StoppedWay:
-    """named: the user named this client; a rule that stops it counts then, also one that is meant for this client alone."""
+def _describe_stopped(
+    client: str, one: LostConnection, node: Node, routes: KernelRoutes, *, named: bool
+) -> StoppedConnection:
+    """Describes a stopped connection. named: the user named this client, so a rule against only this client counts too."""
     meant = False
     if not (one.certain or named) and node.own is not None:
         meant = not ways_from(one.question.source, list(sample_places(node.own)), node, routes).is_fault(one)
-    return _way_of(client, one, meant=meant)
+    return _stopped_connection(client, one, meant=meant)
 
 
-def _way_of(client: str, one: LostConnection, *, meant: bool) -> StoppedWay:
+def _stopped_connection(client: str, one: LostConnection, *, meant: bool) -> StoppedConnection:
     asked = one.question
-    return StoppedWay(
+    return StoppedConnection(
         client,
         f"{endpoint_text(asked.destination, asked.port)}/{asked.protocol.name}",
         one.reason.why,

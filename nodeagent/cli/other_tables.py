@@ -1,4 +1,4 @@
-"""The tables of others on this node, through libnftables and, for what it cannot say, straight from the kernel."""
+"""Reads the tables of other programs on this node through libnftables, and directly from the kernel what that lacks."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ _RULE = re.compile(r"\t\t(.*) # handle (\d+)$")
 
 
 def read_others(ruleset: Ruleset, family: Family) -> tuple[tuple[OtherTable, ...], tuple[str, ...]]:
-    """The tables of others that packets of a family meet, and what of the node could not be read, one line each."""
+    """Returns the tables of other programs that packets of a family meet, and a note for each that could not be read."""
     legacy, notes = read_legacy(family)
     found, tables = list(legacy), list(table_names(ruleset))
     others = [(kind, name) for kind, name in tables if kind in _FAMILIES[family] and not name.startswith(OWN)]
@@ -31,11 +31,11 @@ def read_others(ruleset: Ruleset, family: Family) -> tuple[tuple[OtherTable, ...
         reader = SecondReader() if others else None
     except NoSecondReader as error:
         reader = None
-        notes.append(f"{_named(others)} was not read: {error}")
+        notes.append(f"{_first_of(others)} was not read: {error}")
     if reader is not None:
         for kind, name in others:
             try:
-                found.append(_read(reader, ruleset, kind, name))
+                found.append(_read_table(reader, ruleset, kind, name))
             except (OSError, ValueError, LookupError, DataplaneError) as error:
                 notes.append(f"table {kind} {name} was not read: {error}")
     notes += (
@@ -46,26 +46,26 @@ def read_others(ruleset: Ruleset, family: Family) -> tuple[tuple[OtherTable, ...
     policies = list(ipsec_policies())
     if policies:
         blocking = sum(one.blocks for one in policies)
-        told = f" ({blocking} block)" if blocking else ""
-        notes.append(f"{len(policies)} policies of IPsec{told} are not evaluated: see ip xfrm policy")
+        blocked = f" ({blocking} block)" if blocking else ""
+        notes.append(f"{len(policies)} policies of IPsec{blocked} are not evaluated: see ip xfrm policy")
     return tuple(found), tuple(notes)
 
 
-def _named(tables: list[tuple[str, str]]) -> str:
+def _first_of(tables: list[tuple[str, str]]) -> str:
     kind, name = tables[0]
     return f"table {kind} {name}" + (f" (and {len(tables) - 1} more)" if len(tables) > 1 else "")
 
 
-def _read(reader: SecondReader, ruleset: Ruleset, kind: str, name: str) -> OtherTable:
+def _read_table(reader: SecondReader, ruleset: Ruleset, kind: str, name: str) -> OtherTable:
     listed = reader.listed(f"list table {kind} {name}")
-    texts = dict(_texts(reader.text(f"list table {kind} {name}")))
+    texts = dict(_rule_texts(reader.text(f"list table {kind} {name}")))
     extended = any("xt" in part for item in listed if "rule" in item for part in item["rule"].get("expr", ()))
     calls = extensions_in(ruleset, kind, name) if extended else {}
     return read_table(f"{kind} {name}", listed, texts, calls)
 
 
-def _texts(listing: str) -> Iterator[tuple[RulePosition, str]]:
-    """The rules of a listing with handles, by chain and handle."""
+def _rule_texts(listing: str) -> Iterator[tuple[RulePosition, str]]:
+    """Yields the rules of a listing: ((chain, handle), text)."""
     chain = ""
     for line in listing.splitlines():
         if found := _CHAIN.match(line):
@@ -77,9 +77,9 @@ def _texts(listing: str) -> Iterator[tuple[RulePosition, str]]:
 def read_legacy(
     family: Family, tools: Tools = INSTALLED, existing: Callable[[Family], frozenset[str]] = legacy_tables
 ) -> tuple[tuple[OtherTable, ...], list[str]]:
-    """The tables of iptables-legacy, which nft does not show, and why they could not be read.
+    """Returns the tables of iptables-legacy, which nft does not list, and notes if they could not be read.
 
-    The tool is asked only where such tables are: asking makes them.
+    The tool is run only if such tables exist, because running it creates them.
     """
     tool, names = TOOLS[family], frozenset[str]()
     try:

@@ -1,5 +1,5 @@
-"""Standard output that is closed or full: one line and exit code 1, whatever the command was printing. A reader that has enough
-(`| head -1`) gets no message."""
+"""Handles a standard output that is closed or full: the command prints one line and exits with 1. If the reader has closed
+the pipe (`| head -1`), no message is printed."""
 
 import errno
 import io
@@ -17,7 +17,7 @@ _ERRNOS = {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errn
 
 
 class ClosedOutput(io.TextIOBase):
-    """Takes the place of a standard output that was closed before the start; every write raises OSError (EBADF)."""
+    """Replaces a standard output that was closed before the start; every write raises OSError (EBADF)."""
 
     def writable(self) -> bool:
         return True
@@ -28,7 +28,7 @@ class ClosedOutput(io.TextIOBase):
 
 @contextmanager
 def failing_output() -> Iterator[None]:
-    """Raises Failure where something could not be printed, and Exit where nobody reads it any more."""
+    """Raises Failure if the output could not be written, and Exit if the reader has closed the pipe."""
     if sys.stdout is None:
         sys.stdout = ClosedOutput()
     try:
@@ -44,7 +44,7 @@ def failing_output() -> Iterator[None]:
 
 
 def _discard_output() -> None:
-    """What is still buffered would fail once more, with a message of Python's, when the process ends."""
+    """Discards buffered output. Otherwise Python would fail to write it at exit and print a message of its own."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, _STDOUT)
     os.close(null)

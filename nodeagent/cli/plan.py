@@ -6,7 +6,7 @@ from dataclasses import replace
 import click
 from msgspec import Struct
 
-from nodeagent.cli.asking import asking_options
+from nodeagent.cli.asking import access_options
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import UNUSABLE, Failure
 from nodeagent.cli.node_reading import look_at_node
@@ -22,7 +22,7 @@ from nodeagent.proxy.dataplane.program.schema import DATA_SETS
 
 
 class Elements(Struct, frozen=True):
-    """How many elements of both tables come, go and change their value."""
+    """Numbers of elements, in both tables, that are added, removed and changed."""
 
     come: int
     go: int
@@ -30,7 +30,7 @@ class Elements(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """verdict: the first line. problems: what would not be in effect."""
+    """The result. verdict: the first line of output. problems: objects that would not be in effect, and why."""
 
     verdict: str
     against: str
@@ -48,11 +48,11 @@ class Plan(Struct, frozen=True):
 )
 @click.option("--against", metavar="DIRECTORY", help="Compare with these manifests instead of asking the agent.")
 @output_option
-@asking_options
+@access_options
 def plan_command(against: str | None, output: str, access: Access) -> None:
-    """Say what --manifests DIRECTORY would change on this node; changes nothing and needs no privileges.
+    """Print what --manifests DIRECTORY would change on this node. Changes nothing and needs no privileges.
 
-    Exit codes: 0, 1 failed, 2 what was asked cannot be.
+    Exit codes: 0, 1 failed, 2 wrong arguments.
     """
     if access.manifests is None:
         raise Failure("plan needs --manifests DIRECTORY: what is to be in effect", UNUSABLE)
@@ -84,7 +84,7 @@ def plan_command(against: str | None, output: str, access: Access) -> None:
 
 
 def _must_be_readable(manifests: str) -> None:
-    """Reports a mistyped name before a missing agent. Raises Failure."""
+    """Raises Failure. Called first, so that a mistyped name is reported rather than a missing agent."""
     try:
         with os.scandir(manifests):
             pass
@@ -93,7 +93,7 @@ def _must_be_readable(manifests: str) -> None:
 
 
 def plan(before: NodeView, after: NodeView) -> Plan:
-    """What leads from one to the other."""
+    """Returns the changes from `before` to `after`."""
     services = changes_between(before.states, after.states)
     come = go = change = 0
     for family in after.families:

@@ -18,7 +18,7 @@ _ANSWER_SECONDS = 5.0
 
 
 def look_up_pod(access: Access, key: ObjectKey) -> NamedPod:
-    """What the API server says of it. Raises Failure."""
+    """Returns a pod from the API server. Raises Failure."""
     look = f"kubectl get pod {key.name} -n {key.namespace} -o wide says its address"
 
     async def ask() -> NamedPod:
@@ -34,7 +34,7 @@ def look_up_pod(access: Access, key: ObjectKey) -> NamedPod:
 
 
 def _cluster(access: Access, key: ObjectKey, look: str) -> ClusterAccess:
-    """The API server of the configuration, else that of the user's kubeconfig. Raises Failure, KubeError."""
+    """Returns the API server of the configuration, or else of the user's kubeconfig. Raises Failure, KubeError."""
     config = configured(access)
     if config.source.kubeconfig is not None:
         return cluster_access(config, os.environ)

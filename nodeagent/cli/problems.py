@@ -1,12 +1,12 @@
-"""`nodeagent problems`, `journal` and `log-level`: what the agent says of itself."""
+"""`nodeagent problems`, `journal` and `log-level`: the agent's problems, its last passes, and its log level."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from nodeagent.cli.all_nodes.cluster_options import AskedCluster, cluster_options
-from nodeagent.cli.asking import asking_options, socket_option, verdict_style
+from nodeagent.cli.all_nodes.cluster_options import ClusterTarget, cluster_options
+from nodeagent.cli.asking import access_options, socket_option, verdict_style
 from nodeagent.cli.columns import Column
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, Failure
@@ -45,17 +45,16 @@ JOURNAL_COLUMNS = (
 )
 @output_option
 @cluster_options()
-@asking_options
-def problems_command(output: str, access: Access, cluster: AskedCluster | None) -> None:
-    """List everything that is not in effect, or not as it should be, and since when.
+@access_options
+def problems_command(output: str, access: Access, cluster: ClusterTarget | None) -> None:
+    """List every problem: what is not in effect or not as it should be, and since when.
 
-    Exit codes: 0 when nothing is wrong, 1 when something is, or failed.
+    Exit codes: 0 without problems, 1 with problems, or failed.
     """
     if cluster is not None:
-        from nodeagent.cli.all_nodes.cluster_question import ask_cluster  # noqa: PLC0415 - loads a client of the API
+        from nodeagent.cli.all_nodes.cluster_question import exit_with_answers  # noqa: PLC0415 - loads a client
 
-        healthy = ask_cluster(cluster, ["problems", "-o", "json"], output)
-        click.get_current_context().exit(0 if healthy else FAILED)
+        exit_with_answers(cluster, ["problems", "-o", "json"], output)
     view = look_at_node(access)
     rows: list[dict[str, object]] = [
         {"subject": one.subject, "reason": one.reason, "since": view.since.get(one), "detail": one.detail}
@@ -71,7 +70,7 @@ def problems_command(output: str, access: Access, cluster: AskedCluster | None) 
 
 
 @click.command("journal", epilog=examples("nodeagent journal", "nodeagent journal --last 5 -o json"))
-@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="How many.")
+@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="Number of passes.")
 @output_option
 @socket_option
 def journal_command(last: int, output: str, socket: str | None) -> None:

@@ -1,4 +1,5 @@
-"""What a bundle says of a node's tables. A bundle may come from anybody, and a megabyte of it stand for gigabytes: reading is bounded."""
+"""Reads the recording in a bundle: the wanted tables of a node. A bundle is untrusted and may be a compression bomb, so
+reading is bounded."""
 
 import gzip
 import io
@@ -15,22 +16,22 @@ from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.proxy.dataplane.program.chain import ProgramOptions
 
 MEMBERS: Final = "nodeagent-bundle"
-"""The directory in the archive."""
+"""The directory inside the archive."""
 RECORDING: Final = "recording.json"
 LARGEST_BYTES: Final = 64 << 20
-"""Of the recording. One of 10,000 Services with 10 endpoints each has 19 MB and a million values."""
+"""Limit of the recording. With 10,000 Services of 10 endpoints each it has 19 MB and a million values."""
 MOST_VALUES: Final = 4_000_000
-"""In the recording: each takes some 60 bytes at least."""
+"""Limit of the number of values in the recording; each takes at least some 60 bytes of memory."""
 _MOST_UNPACKED: Final = 256 << 20
-"""Of the archive, up to the recording: a bundle that somebody has packed again may have it last."""
+"""Limit of what is unpacked until the recording is found; it may be the last member of a repacked bundle."""
 
 
 class NotReplayable(Exception):
-    """A file that holds no recording; one line for a person."""
+    """The file has no usable recording; the message is one line."""
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """What an agent wanted of its node. program: None where nobody said how its rules were made."""
+    """The wanted state of a node. program: how its rules were made; None if unknown."""
 
     families: tuple[Family, ...]
     node: NodeState
@@ -39,7 +40,7 @@ class Recording(msgspec.Struct, frozen=True):
 
 
 def read_members(bundle: Path | IO[bytes], names: Collection[str]) -> dict[str, bytes]:
-    """What a bundle has of these files, by name. Raises NotReplayable."""
+    """Returns those of the named files that a bundle has, as {name: content}. Raises NotReplayable."""
     try:
         with gzip.open(bundle) as unpacked, tarfile.open(fileobj=_Bounded(unpacked), mode="r|") as archive:
             return dict(_members_in(archive, frozenset(names)))
@@ -47,8 +48,8 @@ def read_members(bundle: Path | IO[bytes], names: Collection[str]) -> dict[str, 
         raise NotReplayable(f"it is no bundle: {error}") from error
 
 
-def recording_of(members: Mapping[str, bytes]) -> Recording:
-    """What is to be programmed. Raises NotReplayable."""
+def decode_recording(members: Mapping[str, bytes]) -> Recording:
+    """Returns the recording among the files of a bundle. Raises NotReplayable."""
     content = members.get(RECORDING)
     if content is None:
         raise NotReplayable(f"it is no bundle: there is no {MEMBERS}/{RECORDING} in it")
@@ -60,13 +61,8 @@ def recording_of(members: Mapping[str, bytes]) -> Recording:
         raise NotReplayable(f"it is of another version: {error}") from error
 
 
-def read_bundle(path: Path) -> Recording:
-    """What is to be programmed. Raises NotReplayable."""
-    return recording_of(read_members(path, {RECORDING}))
-
-
 def _members_in(archive: tarfile.TarFile, names: frozenset[str]) -> Iterator[tuple[str, bytes]]:
-    """Ends once all of them are found. Raises NotReplayable."""
+    """Yields (name, content); stops as soon as all names are found. Raises NotReplayable."""
     missing = set(names)
     for member in archive:
         name = member.name.removeprefix(f"{MEMBERS}/")
@@ -83,14 +79,14 @@ def _members_in(archive: tarfile.TarFile, names: frozenset[str]) -> Iterator[tup
 
 
 class _Bounded(io.RawIOBase):
-    """What is read of `source`, up to a bound. Raises NotReplayable beyond it."""
+    """Reads from `source` up to a limit. Raises NotReplayable beyond it."""
 
     def __init__(self, source: gzip.GzipFile) -> None:
         self._source = source
         self._left = _MOST_UNPACKED
 
     def read(self, size: int = -1) -> bytes:
-        """At most so many bytes."""
+        """Reads at most `size` bytes."""
         if not 0 <= size <= self._left:
             raise NotReplayable(f"it has more than {_MOST_UNPACKED >> 20} MiB, unpacked")
         found = self._source.read(size)

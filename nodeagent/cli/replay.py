@@ -1,4 +1,4 @@
-"""Programs a recorded node in a network namespace of this process's own."""
+"""Programs a recorded node in a new network namespace."""
 
 import asyncio
 import ctypes
@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from nodeagent.cli.recording import Recording, recording_of
+from nodeagent.cli.recording import Recording, decode_recording
 from nodeagent.cli.replayed_objects import environment_of, write_manifests
 from nodeagent.model.reports import DriftReport, PurgeReport
 from nodeagent.proxy.dataplane.driver.belief import Ownership
@@ -21,27 +21,27 @@ from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 _CLONE_NEWNET = 0x40000000
 _OURSELVES = (sys.executable, "-m", "nodeagent")
 FORWARDING = tuple(map(Path, ("/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding")))
-"""On where the bundle is from, or `nodeagent check` says so there."""
+"""Forwarding sysctls. They are on at the recorded node, or the bundle's `nodeagent check` reports that they are off."""
 SHOWN = ("nodeagent", "show", "frontends")
 
 
 class CannotRun(Exception):
-    """There is no such program, or it may not be run."""
+    """The program does not exist or may not be executed."""
 
 
-class _Silent:
-    """Nobody counts what is forgotten of affinity."""
+class _NoObserver:
+    """Ignores reports of the dataplane."""
 
     def affinity_purged(self, report: PurgeReport) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def drift_found(self, report: DriftReport) -> None:
         """Nothing."""
 
 
 def replay_in_namespace(members: Mapping[str, bytes], command: Sequence[str]) -> int:
-    """The exit code of `command`, run where the recording is in force; `nodeagent` is this one, on the path or not, and reads the
-    objects of the bundle. `nodeagent explain` tries no endpoint, because none can be reached from there.
+    """Runs `command` in a namespace with the recorded tables, and returns its exit code. The word `nodeagent` runs this
+    version, with the objects of the bundle. `nodeagent explain` tries no endpoint, because none is reachable from there.
 
     Raises NotReplayable, CannotRun, PermissionError, OSError and a DataplaneError.
     """
@@ -52,7 +52,7 @@ def replay_in_namespace(members: Mapping[str, bytes], command: Sequence[str]) ->
     for setting in FORWARDING:
         with suppress(OSError):
             setting.write_text("1\n")
-    recording = recording_of(members)
+    recording = decode_recording(members)
     asyncio.run(_program(recording))
     name, *arguments = command or SHOWN
     if name == "nodeagent" and arguments[:1] == ["explain"] and not {"--probe", "--no-probe"} & set(arguments):
@@ -71,6 +71,6 @@ async def _program(recording: Recording) -> None:
     plain = ProgramOptions(PodDetection.CIDR)
     options = {family: (recording.program or {}).get(family, plain) for family in recording.families}
     with closing(Ruleset()) as netlink:
-        dataplane = NodeDataplane(netlink, Ownership.PLAIN, options, _Silent(), interface_name=None)
+        dataplane = NodeDataplane(netlink, Ownership.PLAIN, options, _NoObserver(), interface_name=None)
         for table in dataplane.tables:
             await table.sync({state.key: state for state in recording.states}, recording.node)

@@ -1,4 +1,4 @@
-"""The objects of a bundle as manifests, for commands that are replayed (pure but for the writing)."""
+"""Writes the objects of a bundle as manifests, for replayed commands."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ class _Bundled(msgspec.Struct, frozen=True):
 
 
 def write_manifests(members: Mapping[str, bytes], directory: Path) -> str:
-    """Writes all of it as one file; the name of the node. Raises NotReplayable, OSError."""
+    """Writes all objects to one file; returns the name of the node. Raises NotReplayable, OSError."""
     try:
         bundled = msgspec.json.decode(members.get(OBJECTS, b"[]"), type=tuple[_Bundled, ...])
         context = msgspec.json.decode(members.get(CONTEXT, b"{}"), type=Context)
@@ -30,7 +30,7 @@ def write_manifests(members: Mapping[str, bytes], directory: Path) -> str:
 
 
 def environment_of(directory: Path, node: str, recording: Recording) -> dict[str, str]:
-    """What makes a command read these manifests as that node's. A bundle has the tables, and no service interface to look at."""
+    """Returns variables that make a command read these manifests for that node. A bundle has no service interface."""
     return {
         "NODEAGENT_DATAPLANE_SERVICE_INTERFACE": "false",
         "NODEAGENT_SOURCE_MANIFESTS": str(directory),

@@ -1,4 +1,4 @@
-"""Rows and documents as `-o` asks for them: a table that fits the terminal, JSON, YAML, or names alone."""
+"""Prints rows and documents in the format of `-o`: a table that fits the terminal, JSON, YAML, or only names."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 FORMS = ("table", "wide", "json", "yaml", "name")
-"""What `-o` takes, the same for every command that tells something; the first is the default."""
+"""The values of `-o`, the same for every command that prints results; the first is the default."""
 
 
 def output_option(command: Callable[..., Result]) -> Callable[..., Result]:
@@ -25,7 +25,7 @@ def output_option(command: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def print_document(value: object, output: str) -> None:
-    """As JSON or YAML, its fields in their order."""
+    """Prints a value as JSON or YAML, with its fields in their order."""
     plain = msgspec.to_builtins(value, str_keys=True)
     if output == "yaml":
         import yaml  # noqa: PLC0415 - takes longer to load than all else here
@@ -38,7 +38,7 @@ def print_document(value: object, output: str) -> None:
 def print_rows(
     columns: Sequence[Column], rows: Sequence[dict[str, object]], output: str, *, wide: frozenset[str], name: str
 ) -> None:
-    """A table without the columns of `wide` unless that was asked for, a document, or the values of `name` alone."""
+    """Prints rows. output: `table` hides the columns in `wide`; `name` prints only the column `name`; else a document."""
     if output in ("json", "yaml"):
         print_document(list(rows), output)
     elif output == "name":
@@ -52,12 +52,12 @@ def print_rows(
 
 
 def is_terminal() -> bool:
-    """Whether a person watches standard output."""
+    """Returns whether standard output is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[dict[str, object]]) -> None:
-    """Aligned columns that fit the terminal; whole lines into a pipe or a file."""
+    """Prints aligned columns that fit the terminal; into a pipe or a file, full lines."""
     layout = lay_out(columns, rows, shutil.get_terminal_size().columns if is_terminal() else None)
     heading, *lines = layout.lines
     click.echo("\n".join([click.style(heading, bold=True), *lines]))

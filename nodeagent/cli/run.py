@@ -11,7 +11,7 @@ import click
 from nodeagent.cli.config_options import ConfigRejected, reloadable_config_options
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
-from nodeagent.cli.lacking import lacking
+from nodeagent.cli.lacking import missing_resource
 from nodeagent.config import AgentConfig, ConfigError, LoadedConfig
 from nodeagent.config.durations import parse_duration
 from nodeagent.daemon.announcement import announce
@@ -46,13 +46,13 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
 logger = logging.getLogger(__name__)
 
 
-class Span(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on, for type checkers only
-    """A duration above zero, in seconds."""
+class PositiveDuration(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on, for type checkers only
+    """Option type: a duration above zero, converted to seconds."""
 
     name = "duration"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Ends with a usage error when the text is no duration."""
+        """Returns seconds. Raises a usage error if the text is not a duration above zero."""
         try:
             seconds = parse_duration(value).seconds
         except ValueError as error:
@@ -71,7 +71,9 @@ class Span(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3
 )
 @click.option("--once", is_flag=True, help="Program the present state, leave it in place and exit.")
 @click.option("--allow-problems", is_flag=True, help="With --once: exit with 0 although some object is not in effect.")
-@click.option("--timeout", type=Span(), help="With --once: how long it may take, for example 30s; then exit code 1.")
+@click.option(
+    "--timeout", type=PositiveDuration(), help="With --once: time limit, for example 30s; exit code 1 after it."
+)
 @click.option("--init-only", is_flag=True, help="Set the sysctls that the node needs, as root, and exit.")
 @reloadable_config_options
 def run_command(
@@ -109,8 +111,8 @@ def run_command(
 
 
 def _set_sysctls(config: AgentConfig) -> None:
-    """Writes what differs and logs it. In a container only a privileged process can write /proc/sys: an init container runs
-    this, and the agent itself then needs CAP_NET_ADMIN alone."""
+    """Writes the sysctls that differ, and logs them. In a container only a privileged process can write /proc/sys: an init
+    container runs this, so that the agent itself needs only CAP_NET_ADMIN."""
     sysctls = NodeSysctls(conntrack_options(config), manage=True)
     try:
         sysctls.forward(choose_families(wanted_families(config)))
@@ -135,14 +137,14 @@ async def _serve(loaded: LoadedConfig, load: Callable[[], LoadedConfig]) -> None
 
 
 def _explain(error: Exception) -> Exception:
-    """The failure that a person can do something about; anything unforeseen keeps its traceback for a report."""
+    """Returns the Failure for a known error. Logs the traceback of an unexpected one."""
     leaves = list(leaves_of(error))
     for kind, code in _EXIT_CODES:
         for leaf in leaves:
             if isinstance(leaf, kind):
                 return Failure(str(leaf), code)
     for leaf in leaves:
-        if (known := lacking(leaf)) is not None:
+        if (known := missing_resource(leaf)) is not None:
             return known
     logger.error("unexpected failure", exc_info=leaves[0])
     return Failure(f"unexpected failure: {type(leaves[0]).__name__}: {leaves[0]} (see the log)", FAILED)

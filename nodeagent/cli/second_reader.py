@@ -1,7 +1,7 @@
-"""Debian's Python bindings of libnftables as a second reader of our table.
+"""Reads our table with Debian's Python bindings of libnftables, to compare with our own reader.
 
-They are loaded only here and only when asked for: they are GPL-2.0, and no daemon of ours may come to load them. In a
-virtual environment they are taken from the system's directory.
+The bindings are GPL-2.0: only this module imports them, on demand, so that no daemon of ours loads them. In a virtual
+environment they come from the system's directory.
 """
 
 import importlib.util
@@ -22,11 +22,11 @@ _FAMILIES = {Family.IPV4: "ip", Family.IPV6: "ip6"}
 
 
 class NoSecondReader(Exception):
-    """The bindings, or the library below them, are not here; one line says what to do."""
+    """The bindings or libnftables are not installed; the message says what to install."""
 
 
 class SecondReader:
-    """Raises NoSecondReader when the bindings cannot be loaded."""
+    """Lists tables through libnftables. The constructor raises NoSecondReader if it cannot be loaded."""
 
     def __init__(self, directory: Path = SYSTEM_PACKAGES) -> None:
         module = _load(directory)
@@ -37,14 +37,14 @@ class SecondReader:
         self._nftables.set_json_output(True)
 
     def sets_and_maps(self, family: Family, specs: Mapping[str, SetSpec]) -> list[dict[str, Any]]:
-        """These sets of our table, as libnftables-json(5) says, each asked for by its name: it takes long for big ones.
+        """Returns these sets of our table in the format of libnftables-json(5). Each is listed by its name: large ones take long.
         Raises OSError with its words when it cannot list."""
         table = f"{_FAMILIES[family]} {schema.TABLE}"
         kinds = {name: "map" if spec.is_map else "set" for name, spec in specs.items()}
         return [one for name, kind in kinds.items() for one in self.listed(f"list {kind} {table} {name}")]
 
     def text(self, command: str) -> str:
-        """What a command of nft prints, with handles. Raises OSError as above."""
+        """Returns the text output of an nft command, with handles. Raises OSError."""
         self._nftables.set_json_output(False)
         self._nftables.set_handle_output(True)
         try:
@@ -57,7 +57,7 @@ class SecondReader:
         return str(output)
 
     def listed(self, command: str) -> list[dict[str, Any]]:
-        """What a command of nft lists. Raises OSError as above."""
+        """Returns the JSON output of an nft command. Raises OSError."""
         status, output, error = self._nftables.cmd(command)
         if status != 0:
             raise OSError(f"nft {command}: {' '.join(error.split())}")

@@ -1,4 +1,4 @@
-"""How a person names a Service: as kubectl does, by its DNS name, its ClusterIP or a node port."""
+"""The forms in which a user may name a Service: like kubectl, by DNS name, by address or by node port."""
 
 from ipaddress import ip_address
 
@@ -15,7 +15,7 @@ _HIGHEST_PORT = 65535
 
 
 class ServiceArgument(Struct, frozen=True):
-    """key: the Service, where the text names it; else an address of it, or a node port. port: of the Service; empty: all."""
+    """A named Service: `key`, or else `address` or `node_port`. port: name or number; empty: all ports."""
 
     key: ObjectKey | None = None
     port: str = ""
@@ -23,7 +23,7 @@ class ServiceArgument(Struct, frozen=True):
     node_port: int = 0
 
     def __str__(self) -> str:
-        """As `parse_service` takes it, on any node."""
+        """The text that `parse_service` accepts on any node."""
         if self.key is not None:
             return f"{self.key}:{self.port}" if self.port else str(self.key)
         if self.node_port:
@@ -32,9 +32,10 @@ class ServiceArgument(Struct, frozen=True):
 
 
 def parse_service(text: str, namespace: str | None = None, default: str = "default") -> ServiceArgument:
-    """`[KIND/ or NAMESPACE/]NAME[:PORT]`, a DNS name (`NAME.NAMESPACE.svc…`), an address or a node port. Raises Failure.
+    """Parses `[KIND/ or NAMESPACE/]NAME[:PORT]`, a DNS name (`NAME.NAMESPACE.svc…`), an address or a node port.
 
-    namespace: of a name that has none in it, where the user gave one; else `default`. `svc/web` is a kind and a name, as for kubectl.
+    namespace: that of --namespace, for a name without one; None: `default`. `svc/web` is a kind and a name, as for kubectl.
+    Raises Failure.
     """
     if text.isdecimal() and 0 < int(text) <= _HIGHEST_PORT:
         return ServiceArgument(node_port=int(text))
@@ -58,7 +59,7 @@ def parse_service(text: str, namespace: str | None = None, default: str = "defau
 
 
 def _address(text: str) -> ServiceArgument | None:
-    """`ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`."""
+    """Parses `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`; returns None for other text."""
     host, colon, port = text.rpartition(":")
     for address, number in ((text, ""), (host.strip("[]"), port)) if colon else ((text, ""),):
         try:
@@ -70,13 +71,14 @@ def _address(text: str) -> ServiceArgument | None:
 
 def _no_service(text: str) -> Failure:
     return Failure(
-        f"{text!r} is no Service: [NAMESPACE/]NAME[:PORT], svc/NAME, NAME.NAMESPACE.svc, an address or a node port",
+        f"{text!r} is not a Service: [NAMESPACE/]NAME[:PORT], svc/NAME, NAME.NAMESPACE.svc, an address or a node port",
         UNUSABLE,
     )
 
 
 def find_service(view: NodeView, asked: ServiceArgument) -> tuple[ObjectKey, str]:
-    """The Service, and its port, that has an address or a node port. Raises Failure."""
+    """Returns the Service with the address or node port, and the name of its port (empty: all). Raises Failure if no
+    Service has it."""
     wanted = f"node port {asked.node_port}" if asked.node_port else f"address {asked.address}"
     for key, state in sorted(view.states.items()):
         for one in state.frontends:

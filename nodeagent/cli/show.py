@@ -1,30 +1,23 @@
-"""`nodeagent show`: what is programmed, read from the kernel."""
+"""`nodeagent show`: prints what is programmed in the kernel."""
 
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from nodeagent.cli.columns import Column
 from nodeagent.cli.examples import examples
-from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
+from nodeagent.cli.kernel_reading import kernel_failures, read_with_retries
 from nodeagent.cli.rows import output_option, print_rows
 from nodeagent.diagnosis.tables.inspection import ProgrammedFrontend, programmed_frontends
 from nodeagent.model.addresses import Family, endpoint_text
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable, present_specs
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
-from nodeagent.proxy.dataplane.errors import DataplaneError, KernelUnclear, NotPermitted
+from nodeagent.proxy.dataplane.errors import DataplaneError
 
 Row = dict[str, Any]
-Found = TypeVar("Found")
-
-
-READ_ATTEMPTS = 20
-READ_PAUSE_SECONDS = 0.1
-"""Between attempts to read while the rules change."""
 
 COLUMNS = {
     "services": (
@@ -72,43 +65,29 @@ def show_command(what: str, output: str) -> None:
     CONNECTIONS counts new connections since the frontend is programmed, over changes and restarts of the agent.
     Exit codes: 0, 1 failed or nothing is programmed, 3 no permission.
     """
-    try:
+    with kernel_failures():
         frontends = read_frontends()
-    except NotPermitted as error:
-        raise Failure(str(error), CANNOT_PROGRAM) from error
-    except (DataplaneError, OSError) as error:
-        raise Failure(str(error), FAILED) from error
     rows = {"services": service_rows, "frontends": frontend_rows, "backends": backend_rows}[what](frontends)
-    counted = [one for one in COLUMNS[what] if one.key != "connections" or what != "backends" or _counted(rows)]
+    counted = [one for one in COLUMNS[what] if one.key != "connections" or what != "backends" or _has_counts(rows)]
     print_rows(counted, rows, output, wide=frozenset(), name=what.removesuffix("s"))
 
 
-def _counted(rows: Sequence[Row]) -> bool:
+def _has_counts(rows: Sequence[Row]) -> bool:
     return any(row["connections"] is not None for row in rows)
 
 
 def read_frontends() -> list[ProgrammedFrontend]:
-    """Everything programmed in both families. Raises a DataplaneError when it cannot be read, or is not there."""
-    tables = [found for family in Family if (found := patiently(partial(_read_family, family))) is not None]
+    """Returns all frontends of both families. Raises DataplaneError if nothing is programmed or the kernel cannot be read."""
+    tables = [found for family in Family if (found := read_with_retries(partial(_read_family, family))) is not None]
     if not tables:
         raise DataplaneError("nothing is programmed here: no table nodeagent (of this version's schema)")
     return [frontend for table in tables for frontend in table]
 
 
-def patiently(read: Callable[[], Found], pause: Callable[[float], None] = time.sleep) -> Found:
-    """What `read` returns, repeated while changes to the rules interrupt it. Raises KernelUnclear after many times."""
-    for _ in range(READ_ATTEMPTS - 1):
-        try:
-            return read()
-        except KernelUnclear:
-            pause(READ_PAUSE_SECONDS)
-    return read()
-
-
 def _read_family(family: Family) -> list[ProgrammedFrontend] | None:
-    """One family's frontends; None without a table that this version can read.
+    """Returns the frontends of a family; None without a table that this version can read.
 
-    Each attempt has a socket of its own: what the kernel still had to say on the last one is not waited for.
+    Each attempt opens a new socket, so that leftover messages of an interrupted dump are not read.
     """
     netlink = Ruleset()
     try:
@@ -122,7 +101,7 @@ def _read_family(family: Family) -> list[ProgrammedFrontend] | None:
 
 
 def service_rows(frontends: Iterable[ProgrammedFrontend]) -> list[Row]:
-    """One row per service port and family."""
+    """Returns one row per service port and family."""
     groups: defaultdict[tuple[str, str], list[ProgrammedFrontend]] = defaultdict(list)
     for frontend in frontends:
         groups[frontend.service, frontend.family.value].append(frontend)
@@ -133,7 +112,7 @@ def service_rows(frontends: Iterable[ProgrammedFrontend]) -> list[Row]:
             {
                 "service": service,
                 "family": family,
-                "addresses": list(dict.fromkeys(_place(one) for one in members)),
+                "addresses": list(dict.fromkeys(_address_text(one) for one in members)),
                 "backends": len({backend for one in members for backend in one.backends}),
                 "connections": sum(counted) if counted else None,
             }
@@ -142,13 +121,13 @@ def service_rows(frontends: Iterable[ProgrammedFrontend]) -> list[Row]:
 
 
 def frontend_rows(frontends: Iterable[ProgrammedFrontend]) -> list[Row]:
-    """One row per address and port, and scope."""
+    """Returns one row per address, port and scope."""
     return [
         {
             "service": one.service,
             "family": one.family.value,
             "kind": one.kind,
-            "frontend": _place(one),
+            "frontend": _address_text(one),
             "for": one.scope,
             "action": _action(one),
             "connections": one.connections,
@@ -158,12 +137,12 @@ def frontend_rows(frontends: Iterable[ProgrammedFrontend]) -> list[Row]:
 
 
 def backend_rows(frontends: Iterable[ProgrammedFrontend]) -> list[Row]:
-    """One row per slot of a frontend."""
+    """Returns one row per slot of a frontend."""
     return [
         {
             "service": one.service,
             "family": one.family.value,
-            "frontend": _place(one),
+            "frontend": _address_text(one),
             "for": one.scope,
             "slot": slot,
             "backend": endpoint_text(address, port),
@@ -174,7 +153,7 @@ def backend_rows(frontends: Iterable[ProgrammedFrontend]) -> list[Row]:
     ]
 
 
-def _place(one: ProgrammedFrontend) -> str:
+def _address_text(one: ProgrammedFrontend) -> str:
     return f"{endpoint_text(one.address, one.port)}/{one.protocol}"
 
 

@@ -1,4 +1,4 @@
-"""The view of a node from the source of the objects, for commands that ask no agent.
+"""The view of a node from the source of the objects, for commands that work without an agent.
 
 The objects are read from a directory of manifests or an API server, and translated here as an agent would.
 """
@@ -35,7 +35,7 @@ from nodeagent.proxy.source.client.api_errors import OperatorError
 from nodeagent.proxy.source.configured_ranges import WithConfiguredCidrs
 from nodeagent.proxy.source.missing_node import NAMES_SHOWN, node_names
 from nodeagent.proxy.source.object_source import source_of
-from nodeagent.proxy.source.object_store import ClusterStore
+from nodeagent.proxy.source.object_store import ChangeListener, ClusterStore
 from nodeagent.proxy.source.unwatched_service import ask_api_server
 from nodeagent.proxy.translate.node_ports import has_node_port, relevant_problems
 from nodeagent.proxy.translate.node_state import node_context, node_state
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from nodeagent.proxy.source.manifests.manifest_world import World
 
 LIST_SECONDS = 30.0
-"""How long an API server has for its lists."""
+"""Time limit for the lists of an API server."""
 
 
 def configured(access: Access) -> AgentConfig:
-    """The configuration that the command was given. Raises ConfigRejected."""
+    """Returns the configuration, with the overrides of the command line. Raises ConfigRejected."""
     flags = {
         flag: value
         for flag, value in (
@@ -109,7 +109,7 @@ def view_of_source(
 
 
 def _own_addresses(config: AgentConfig, snapshot: WithConfiguredCidrs) -> Collection[str]:
-    """As an agent would have it. Raises OSError."""
+    """Returns the addresses for DNS that an agent would put on the service interface. Raises OSError."""
     if not config.dns.enabled:
         return ()
     ranges = [cidr for found in snapshot.service_cidrs for cidr in found.spec.cidrs or ()]
@@ -117,8 +117,8 @@ def _own_addresses(config: AgentConfig, snapshot: WithConfiguredCidrs) -> Collec
 
 
 def _store_of(world: "World") -> ClusterStore:
-    """The objects of a directory, as the translation wants them."""
-    store = ClusterStore(_Nobody())
+    """Returns the objects of a directory as a store, the input of the translator."""
+    store = ClusterStore(_IgnoreChanges())
     store.replace(Node, world.nodes.values())
     store.replace(ServiceCIDR, world.service_cidrs.values())
     store.replace(EndpointSlice, world.slices.values())
@@ -126,23 +126,8 @@ def _store_of(world: "World") -> ClusterStore:
     return store
 
 
-class _Nobody:
-    """Hears of a store's changes and does nothing."""
-
-    def service_changed(self, key: ObjectKey) -> None:
-        """Nothing."""
-
-    def node_changed(self) -> None:
-        """Nothing."""
-
-    def service_cidrs_changed(self) -> None:
-        """Nothing."""
-
-    def synced(self) -> None:
-        """Nothing."""
-
-    def all_listed(self) -> None:
-        """Nothing."""
+class _IgnoreChanges(ChangeListener):
+    """Receives the changes of a store and ignores them."""
 
 
 def _manifests(config: AgentConfig) -> tuple[ClusterStore, tuple[Problem, ...], LeftOut]:
@@ -165,8 +150,8 @@ def _manifests(config: AgentConfig) -> tuple[ClusterStore, tuple[Problem, ...], 
     return store, (*reading.problems, *reading.world.problems), left_out
 
 
-class _Listed(_Nobody):
-    """Knows when everything has been listed once."""
+class _FirstLists(ChangeListener):
+    """Sets `event` when everything has been listed once."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
@@ -178,7 +163,7 @@ class _Listed(_Nobody):
 def _api_server(
     config: AgentConfig, only: ObjectKey | None
 ) -> tuple[ClusterStore, tuple[Problem, ...], UnwatchedService | None]:
-    """Raises Failure."""
+    """Lists the objects of an API server. Raises Failure."""
     try:
         store, unwatched = asyncio.run(_list_once(config, only))
     except OperatorError as error:
@@ -187,8 +172,9 @@ def _api_server(
 
 
 async def _list_once(config: AgentConfig, only: ObjectKey | None) -> tuple[ClusterStore, UnwatchedService | None]:
-    """A store with one full list of everything, and what the server says of a Service that is not in it. Raises OperatorError, and Failure when that takes too long."""
-    listed = _Listed()
+    """Returns a store with one full list of everything, and the server's answer about `only` if the lists lack it. Raises
+    OperatorError, and Failure if it takes too long."""
+    listed = _FirstLists()
     store = ClusterStore(listed)
     client = ApiClient(cluster_access(config, os.environ))
     async with client:
@@ -216,7 +202,7 @@ async def _list_once(config: AgentConfig, only: ObjectKey | None) -> tuple[Clust
 
 
 def _is_named(config: AgentConfig) -> bool:
-    """Whether somebody has named the node: the name of this host is only what is taken otherwise."""
+    """Returns whether the node was named explicitly: the default is the name of this host."""
     return config.node.name != socket.gethostname().lower()
 
 

@@ -1,4 +1,4 @@
-"""`nodeagent takeover`: takes kube-proxy's place in a running cluster, and gives it back."""
+"""`nodeagent takeover`: replaces kube-proxy in a running cluster, and gives the nodes back to it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,13 +37,13 @@ BACK = "`nodeagent takeover back` gives the nodes back to kube-proxy; the same c
         "nodeagent takeover back",
     ),
 )
-@click.option("--kubeconfig", metavar="FILE", help="As kubectl takes it.")
-@click.option("--context", metavar="NAME", help="A context of the kubeconfig, in place of the current one.")
+@click.option("--kubeconfig", metavar="FILE", help="The kubeconfig, as for kubectl.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig (default: the current one).")
 @click.pass_context
 def takeover_command(current: click.Context, /, kubeconfig: str | None, context: str | None) -> None:
     """Take kube-proxy's place in a running cluster, step by step, with a way back at every step.
 
-    Needs kubectl, and the rights of an administrator of the cluster. What is done is read from the cluster.
+    Needs kubectl, and the rights of a cluster administrator. The progress is read from the cluster itself.
     """
     chosen = (("--kubeconfig", kubeconfig), ("--context", context))
     current.obj = [f"{name}={value}" for name, value in chosen if value is not None]
@@ -56,10 +56,10 @@ def takeover_command(current: click.Context, /, kubeconfig: str | None, context:
         "nodeagent takeover plan --node node-3        node-3 would be the first",
     ),
 )
-@click.option("--node", metavar="NAME", help="The node that goes first.")
+@click.option("--node", metavar="NAME", help="The first node to take over.")
 @click.pass_obj
 def plan_command(flags: list[str], /, node: str | None) -> None:
-    """Say what is found, what is different with us, and what each step will do. Changes nothing.
+    """Print the state of the cluster, what will be different, and what each step does. Changes nothing.
 
     Exit codes: 0, 1 something must be changed first, or failed.
     """
@@ -71,7 +71,7 @@ def plan_command(flags: list[str], /, node: str | None) -> None:
     for line in seen.notes:
         click.echo(f"different: {line}")
     _print_steps(found, canary_of(found, node))
-    _refuse(seen)
+    _refuse_blockers(seen)
 
 
 @takeover_command.command(
@@ -89,9 +89,11 @@ def plan_command(flags: list[str], /, node: str | None) -> None:
     default=Step.CLEAN.value,
     help="Stop after this step.",
 )
-@click.option("--node", metavar="NAME", help="The node that goes first.")
+@click.option("--node", metavar="NAME", help="The first node to take over.")
 @click.option(
-    "--image", metavar="NAME:TAG", help="Of the agents, where nodes get it; default: nodeagent and the version."
+    "--image",
+    metavar="NAME:TAG",
+    help="Image of the agents; the nodes must be able to pull it (default: nodeagent and the version).",
 )
 @click.option(
     "--component", "components", multiple=True, metavar="NAME", help="One of deploy/components, such as names."
@@ -99,7 +101,7 @@ def plan_command(flags: list[str], /, node: str | None) -> None:
 @click.option(
     "--kustomization",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A directory of your own that `kubectl apply -k` takes, in place of deploy/base with the component kubeadm.",
+    help="A kustomization to apply instead of deploy/base with the component kubeadm.",
 )
 @click.option("--timeout", default="5m", show_default=True, help="How long each change may take until it is in effect.")
 @click.pass_obj
@@ -113,9 +115,9 @@ def start_command(
     kustomization: Path | None,
     timeout: str,
 ) -> None:
-    """Do the steps that are left: canary, everywhere, kube-proxy-out, clean. Each is checked before the next.
+    """Do the remaining steps: canary, everywhere, kube-proxy-out, clean. Each is checked before the next.
 
-    Exit codes: 0, 1 a step stopped (nothing is taken back), 2 unusable options.
+    Exit codes: 0, 1 a step stopped (nothing is undone), 2 unusable options.
     """
     if unknown := set(components) - set(known_components()):
         raise click.UsageError(f"no component {min(unknown)}: there are {', '.join(known_components())}")
@@ -123,7 +125,7 @@ def start_command(
     with failures():
         cluster = _cluster(flags, wanted.seconds)
         found = cluster.read()
-        _refuse(outlook(found))
+        _refuse_blockers(outlook(found))
         canary = canary_of(found, node)
         if canary is None:
             raise Failure(f"no node {node} that runs Linux" if node else "no node is ready", UNUSABLE)
@@ -144,7 +146,7 @@ def start_command(
 )
 @click.pass_obj
 def status_command(flags: list[str], /) -> None:
-    """Say which steps are done, and what each node has. Changes nothing. Exit codes: 0, 1 failed."""
+    """Print which steps are done, and the state of each node. Changes nothing. Exit codes: 0, 1 failed."""
     with failures():
         found = read_cluster(Kubectl(flags))
     _print_steps(found, None)
@@ -162,9 +164,9 @@ def status_command(flags: list[str], /) -> None:
 @click.option("--timeout", default="5m", show_default=True, help="How long each change may take until it is in effect.")
 @click.pass_obj
 def back_command(flags: list[str], /, timeout: str) -> None:
-    """kube-proxy returns to every node, then the agents go, and what they programmed is removed.
+    """Return every node to kube-proxy, then remove the agents and what they programmed.
 
-    Exit codes: 0 (also when there was nothing), 1 failed (the same command again goes on).
+    Exit codes: 0 (also if there was nothing to do), 1 failed (the same command continues).
     """
     with failures(), stopping_at("back"):
         take_back(_cluster(flags, _seconds(timeout)))
@@ -173,7 +175,7 @@ def back_command(flags: list[str], /, timeout: str) -> None:
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """What goes wrong with the cluster becomes one line and an exit code."""
+    """Turns an error of kubectl into a Failure: one line and an exit code (context manager)."""
     try:
         yield
     except KubectlFailed as error:
@@ -182,7 +184,7 @@ def failures() -> Iterator[None]:
 
 @contextmanager
 def stopping_at(step: str) -> Iterator[None]:
-    """A step that stops says how to go on, and how to go back."""
+    """Adds to the error of a step how to continue and how to go back (context manager)."""
     try:
         yield
     except (TakeoverStopped, KubectlFailed) as error:
@@ -210,7 +212,7 @@ def _print_steps(found: ClusterState, canary: str | None) -> None:
         click.echo(f"{state:6}{step:16}{MEANING[step]}{first}")
 
 
-def _refuse(seen: Outlook) -> None:
+def _refuse_blockers(seen: Outlook) -> None:
     if seen.blockers:
         more = "".join(f"; {line}" for line in seen.blockers[1:])
         raise Failure(f"first: {seen.blockers[0]}{more}", FAILED)

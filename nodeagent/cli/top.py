@@ -1,4 +1,4 @@
-"""`nodeagent top`: Services, or endpoints, by new connections a second, from the counters in the kernel."""
+"""`nodeagent top`: Services, or endpoints, by new connections per second, from the kernel's counters."""
 
 import shutil
 import time
@@ -8,20 +8,20 @@ import click
 
 from nodeagent.cli.columns import Column
 from nodeagent.cli.examples import examples
-from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
+from nodeagent.cli.exit_codes import FAILED, Failure
+from nodeagent.cli.kernel_reading import kernel_failures
 from nodeagent.cli.keyboard import Keyboard, keyboard
 from nodeagent.cli.rows import is_terminal, output_option, print_rows
-from nodeagent.cli.top_screen import SORTED, Screen, chosen, footer, keys_of, press
-from nodeagent.diagnosis.explain.rates import Rate, Rates, sparkline
+from nodeagent.cli.top_screen import SORTED, Screen, apply_key, footer, keys_of, select_rows
+from nodeagent.diagnosis.explain.rates import Rate, RateTracker, sparkline
 from nodeagent.model.addresses import Family, endpoint_text, unpack_address
 from nodeagent.model.text import printable
 from nodeagent.proxy.dataplane.driver.kernel_counts import read_kernel_counts
-from nodeagent.proxy.dataplane.errors import DataplaneError, NotPermitted
 from nodeagent.runtime.interrupts import prompt_signal_handling
 
 _BETWEEN = " "
 _AROUND = 5
-"""Lines of a terminal that are not rows."""
+"""Lines of the terminal that are kept free for the heading and the footer."""
 COLUMNS = (
     Column("service", "SERVICE"),
     Column("rate", "CONN/S", number=True),
@@ -33,8 +33,8 @@ COLUMNS = (
 _ENDPOINT = Column("endpoint", "ENDPOINT")
 
 
-class _Counted:
-    """A family's table, of which nobody has other counts."""
+class _CountedTable:
+    """A family's table for `read_kernel_counts`, without counts from elsewhere."""
 
     def __init__(self, family: Family) -> None:
         self.family = family
@@ -48,13 +48,15 @@ class _Counted:
     ),
 )
 @click.option(
-    "--every", type=click.FloatRange(0.1, 3600), default=2.0, show_default=True, help="Seconds between looks."
+    "--every", type=click.FloatRange(0.1, 3600), default=2.0, show_default=True, help="Seconds between readings."
 )
 @click.option("--sort", "by", type=click.Choice(list(SORTED)), default="rate", show_default=True)
-@click.option("--rows", type=click.IntRange(1), help="How many Services (default: what fits the terminal, or all).")
-@click.option("--endpoints", is_flag=True, help="Endpoints of Services, where dataplane.endpointCounters is on.")
 @click.option(
-    "--once", is_flag=True, help="Print one table, after one interval, and end; json, yaml and name do so anyway."
+    "--rows", type=click.IntRange(1), help="Number of Services (default: as many as fit the terminal, or all)."
+)
+@click.option("--endpoints", is_flag=True, help="Show endpoints of Services; needs dataplane.endpointCounters.")
+@click.option(
+    "--once", is_flag=True, help="Print one table after one interval, and end; always on for json, yaml and name."
 )
 @output_option
 def top_command(*, every: float, by: str, rows: int | None, endpoints: bool, once: bool, output: str) -> None:
@@ -66,9 +68,9 @@ def top_command(*, every: float, by: str, rows: int | None, endpoints: bool, onc
     Exit codes: 0, 1 failed or nothing is counted, 3 no permission, 130 ended by Ctrl-C.
     """
     once = once or output not in ("table", "wide")
-    rates = Rates()
+    rates = RateTracker()
     screen = Screen(by)
-    rates.look(_counters(endpoints=endpoints), time.monotonic())
+    rates.update(_counters(endpoints=endpoints), time.monotonic())
     keys = keyboard() if is_terminal() and not once and output in ("table", "wide") else None
     if keys is not None:
         with keys, prompt_signal_handling():
@@ -77,30 +79,30 @@ def top_command(*, every: float, by: str, rows: int | None, endpoints: bool, onc
     while True:
         with prompt_signal_handling():
             time.sleep(every)
-        found = rates.look(_counters(endpoints=endpoints), time.monotonic())
+        found = rates.update(_counters(endpoints=endpoints), time.monotonic())
         if is_terminal() and not once:
             click.clear()
-        _print(chosen(found, screen, rows or _fitting()), output, endpoints=endpoints)
+        _print(select_rows(found, screen, rows or _fitting()), output, endpoints=endpoints)
         if once:
             return
 
 
 def _interact(
-    keys: Keyboard, screen: Screen, rates: Rates, *, every: float, rows: int | None, endpoints: bool, output: str
+    keys: Keyboard, screen: Screen, rates: RateTracker, *, every: float, rows: int | None, endpoints: bool, output: str
 ) -> None:
-    """Until `q`: a look every so many seconds, and the last one again after each key."""
+    """Shows the table until `q` is pressed. Reads the counters every `every` seconds, and redraws after each key."""
     found: tuple[Rate, ...] = ()
     next_look = time.monotonic() + every
     while not screen.ended:
-        shown = chosen(found, screen, rows or _fitting())
+        shown = select_rows(found, screen, rows or _fitting())
         click.clear()
         _print(shown, output, endpoints=endpoints)
         click.echo("\n".join(footer(screen, len(shown), len(found))), nl=False)
         typed = keys.wait(max(0.0, next_look - time.monotonic()))
         for key in keys_of(typed):
-            screen = press(screen, key)
+            screen = apply_key(screen, key)
         if not screen.ended and time.monotonic() >= next_look:
-            found = rates.look(_counters(endpoints=endpoints), time.monotonic())
+            found = rates.update(_counters(endpoints=endpoints), time.monotonic())
             next_look = time.monotonic() + every
     click.echo()
 
@@ -124,13 +126,9 @@ def _print(found: list[Rate], output: str, *, endpoints: bool) -> None:
 
 
 def _counters(*, endpoints: bool) -> dict[tuple[str, bytes], int]:
-    """Connections by service port and place, or by service port and endpoint. Raises Failure."""
-    try:
-        counts = read_kernel_counts([_Counted(family) for family in Family])
-    except NotPermitted as error:
-        raise Failure(str(error), CANNOT_PROGRAM) from error
-    except (DataplaneError, OSError) as error:
-        raise Failure(str(error), FAILED) from error
+    """Returns connections by service port and address, or by service port and endpoint. Raises Failure."""
+    with kernel_failures():
+        counts = read_kernel_counts([_CountedTable(family) for family in Family])
     if endpoints:
         picked = {
             (f"{printable(name.decode(errors='replace'))}{_BETWEEN}{_endpoint(value)}", b""): times
@@ -151,5 +149,5 @@ def _counters(*, endpoints: bool) -> dict[tuple[str, bytes], int]:
 
 
 def _endpoint(value: bytes) -> str:
-    """Address and port of an element's value."""
+    """Returns `ADDRESS:PORT` of an element's value."""
     return endpoint_text(unpack_address(value[:-4]), int.from_bytes(value[-4:-2], "big"))

@@ -1,4 +1,4 @@
-"""What a person has chosen in `nodeagent top`, and what a key changes of it (pure)."""
+"""The view that the user selects in `nodeagent top`, and the effect of each key (pure)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ SORTED: Mapping[str, Callable[[Rate], tuple[object, ...]]] = {
     "total": lambda rate: (-rate.total, rate.service),
     "name": lambda rate: (rate.service,),
 }
-"""Orders by their name, each with its key; `s` goes from one to the next."""
+"""Sort orders: {name: sort key}. The key `s` selects the next one."""
 
 ENTER, ESCAPE, BACKSPACE, LEFT, RIGHT = "enter", "escape", "backspace", "left", "right"
 _NAMED = {"\r": ENTER, "\n": ENTER, "\x7f": BACKSPACE, "\b": BACKSPACE, "\x1b": ESCAPE}
@@ -21,7 +21,7 @@ _LONGEST_FILTER = 200
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """by: the order. wanted: what a name must contain. typing: keys go into `wanted`. help: the keys are explained."""
+    """The view. by: the order. wanted: text that names must contain. typing: keys edit `wanted`. help: show the keys."""
 
     by: str = "rate"
     reverse: bool = False
@@ -32,7 +32,7 @@ class Screen:
 
 
 def keys_of(text: str) -> list[str]:
-    """The keys that a terminal sent: characters, and names for other keys; unknown sequences are left out."""
+    """Returns the keys in a terminal's input: characters, and names of special keys. Drops unknown sequences."""
     found: list[str] = []
     while text:
         size = _sequence(text)
@@ -46,7 +46,7 @@ def keys_of(text: str) -> list[str]:
 
 
 def _sequence(text: str) -> int:
-    """How many characters belong together: ESC [ up to its final byte (ECMA-48, 5.4), ESC O and one more, or one."""
+    """Returns the length of the first key: ESC [ up to its final byte (ECMA-48, 5.4), ESC O and one more, or one."""
     if text.startswith("\x1bO"):
         return min(3, len(text))
     if not text.startswith("\x1b["):
@@ -54,17 +54,17 @@ def _sequence(text: str) -> int:
     return next((at + 1 for at, one in enumerate(text) if at > 1 and "@" <= one <= "~"), len(text))
 
 
-def press(screen: Screen, key: str) -> Screen:
-    """The screen after a key; a key without a meaning changes nothing."""
+def apply_key(screen: Screen, key: str) -> Screen:
+    """Returns the screen after a key. An unknown key changes nothing."""
     if screen.typing:
-        return _typed(screen, key)
+        return _edit_filter(screen, key)
     match key:
         case "q":
             screen = replace(screen, ended=True)
         case "s" | "right":
-            screen = replace(screen, by=_beside(screen.by, 1))
+            screen = replace(screen, by=_other_order(screen.by, 1))
         case "S" | "left":
-            screen = replace(screen, by=_beside(screen.by, -1))
+            screen = replace(screen, by=_other_order(screen.by, -1))
         case "r":
             screen = replace(screen, reverse=not screen.reverse)
         case "/":
@@ -76,7 +76,7 @@ def press(screen: Screen, key: str) -> Screen:
     return screen
 
 
-def _typed(screen: Screen, key: str) -> Screen:
+def _edit_filter(screen: Screen, key: str) -> Screen:
     match key:
         case "enter":
             return replace(screen, typing=False)
@@ -89,13 +89,13 @@ def _typed(screen: Screen, key: str) -> Screen:
     return replace(screen, wanted=(screen.wanted + key)[:_LONGEST_FILTER])
 
 
-def _beside(by: str, step: int) -> str:
+def _other_order(by: str, step: int) -> str:
     names = list(SORTED)
     return names[(names.index(by) + step) % len(names)]
 
 
-def chosen(rates: Sequence[Rate], screen: Screen, rows: int | None) -> list[Rate]:
-    """Those whose name contains what is wanted, whatever its case, in order; at most so many (None: all)."""
+def select_rows(rates: Sequence[Rate], screen: Screen, rows: int | None) -> list[Rate]:
+    """Returns the rates that match the filter (any case), sorted; at most `rows` (None: all)."""
     wanted = screen.wanted.casefold()
     found = [rate for rate in rates if wanted in rate.service.casefold()]
     found.sort(key=SORTED[screen.by], reverse=screen.reverse)
@@ -103,7 +103,7 @@ def chosen(rates: Sequence[Rate], screen: Screen, rows: int | None) -> list[Rate
 
 
 def footer(screen: Screen, shown: int, known: int) -> tuple[str, ...]:
-    """The lines below the table: how many there are, and the keys."""
+    """Returns the lines below the table: the number of rows, and the keys."""
     if screen.typing:
         return (f"filter: {printable(screen.wanted)}_   Enter keeps it, Esc removes it",)
     order = f"{screen.by}, reversed" if screen.reverse else screen.by

@@ -1,4 +1,4 @@
-"""`nodeagent trace`: what becomes of a new connection, rule by rule, as the kernel has them now."""
+"""`nodeagent trace`: follows a new connection through the rules that are in the kernel now."""
 
 from contextlib import closing
 from functools import partial
@@ -6,15 +6,15 @@ from functools import partial
 import click
 from msgspec import to_builtins
 
-from nodeagent.cli.all_nodes.cluster_options import AskedCluster, cluster_options
-from nodeagent.cli.asking import asking_options
+from nodeagent.cli.all_nodes.cluster_options import ClusterTarget, cluster_options
+from nodeagent.cli.asking import access_options
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
+from nodeagent.cli.kernel_reading import kernel_failures, read_with_retries
 from nodeagent.cli.known_names import ConnectionEnd, InterfaceName, NamespaceName
 from nodeagent.cli.node_view import Access
 from nodeagent.cli.other_tables import read_others
 from nodeagent.cli.rows import output_option, print_document
-from nodeagent.cli.show import patiently
-from nodeagent.cli.trace_names import with_addresses
+from nodeagent.cli.trace_names import resolve_names
 from nodeagent.diagnosis.trace.followed import TracedPacket, judge, packets_of, summary_of
 from nodeagent.diagnosis.trace.live import follow
 from nodeagent.diagnosis.trace.looking import look
@@ -22,11 +22,11 @@ from nodeagent.diagnosis.trace.question import Question, parse_question
 from nodeagent.diagnosis.trace.report import Report
 from nodeagent.model.text import printable
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
-from nodeagent.proxy.dataplane.errors import DataplaneError, NotPermitted
+from nodeagent.proxy.dataplane.errors import DataplaneError
 from nodeagent.runtime.interrupts import prompt_signal_handling
 
 LIVE_SECONDS = 60.0
-"""For the agent of another node, which may have to wait for packets."""
+"""Time limit for the agent of another node, which may have to wait for packets."""
 EXAMPLES = """\b
 Examples:
   nodeagent trace 10.244.1.5 -> 10.96.0.10:80
@@ -43,7 +43,12 @@ Examples:
 @click.command("trace", epilog=EXAMPLES, context_settings={"ignore_unknown_options": True})
 @click.argument("connection", nargs=-1, required=True, type=ConnectionEnd(), metavar="SRC [->] DST:PORT[/PROTOCOL]")
 @click.option(
-    "--from", "interface", default="", metavar="INTERFACE", type=InterfaceName(), help="The interface it comes in by."
+    "--from",
+    "interface",
+    default="",
+    metavar="INTERFACE",
+    type=InterfaceName(),
+    help="The interface at which it arrives.",
 )
 @click.option("--all", "everything", is_flag=True, help="Show rules that did not apply as well.")
 @click.option(
@@ -51,13 +56,17 @@ Examples:
     "--namespace",
     metavar="NAME",
     type=NamespaceName(),
-    help="Of a pod and a Service named without one (default: default).",
+    help="Namespace of a pod or Service that is named without one (default: default).",
 )
 @output_option
-@click.option("--live", type=click.IntRange(1, 1000), metavar="N", help="Follow N real packets, and compare.")
-@click.option("--wait", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Seconds to wait for them.")
+@click.option(
+    "--live", type=click.IntRange(1, 1000), metavar="N", help="Follow N real packets, and compare them with the result."
+)
+@click.option(
+    "--wait", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Seconds to wait for the packets."
+)
 @cluster_options(seconds=LIVE_SECONDS)
-@asking_options
+@access_options
 def trace_command(
     connection: tuple[str, ...],
     interface: str,
@@ -67,16 +76,18 @@ def trace_command(
     live: int | None,
     wait: float,
     access: Access,
-    cluster: AskedCluster | None,
+    cluster: ClusterTarget | None,
 ) -> None:
     """Say what becomes of a new connection from SRC: every decision in order, with the rule and the element that made it.
 
-    SRC may be pod/NAME or node/NAME, and DST a Service as explain takes it. Names are asked of the agent or the source.
+    SRC may be pod/NAME or node/NAME, and DST a Service as for explain. The agent or the source resolves names.
 
-    With --all-nodes the agent of the node is asked where SRC is; --node says which node where that is not clear.
+    With --all-nodes the agent on the node of SRC is asked; --node names the node if that is not clear.
 
-    Rules and elements are read from the kernel, ours and those of others; nothing is changed. The first line is the
-    verdict. With --live the kernel tells which rules real packets meet, by a table that goes with this process. Exit codes: 0 it arrives, 1 it does not (or not always), 2 no such connection, 3 no permission.
+    Reads the rules and elements of all tables from the kernel; changes nothing. The first line is the verdict. With --live
+    the kernel reports the rules that real packets meet; this needs a table, which is deleted at the end.
+
+    Exit codes: 0 it arrives, 1 it does not (or not always), 2 no such connection, 3 no permission.
     """
     if cluster is not None:
         from nodeagent.cli.all_nodes.remote_trace import trace_at_source  # noqa: PLC0415 - loads a client of the API
@@ -85,7 +96,7 @@ def trace_command(
         options += [] if live is None else ["--live", str(live), "--wait", str(wait)]
         click.get_current_context().exit(trace_at_source(cluster, connection, namespace, options))
     try:
-        question = parse_question(with_addresses(connection, access, namespace))
+        question = parse_question(resolve_names(connection, access, namespace))
     except ValueError as error:
         raise Failure(str(error), UNUSABLE) from error
     report = _report(question, interface)
@@ -106,7 +117,7 @@ def trace_command(
 
 
 def _follow(report: Report, count: int, seconds: float) -> list[TracedPacket]:
-    """Real packets of the connection, and whether they went as the report says."""
+    """Returns real packets of the connection, each with whether it went as the report says."""
     try:
         with prompt_signal_handling():
             events = follow(
@@ -120,10 +131,5 @@ def _follow(report: Report, count: int, seconds: float) -> list[TracedPacket]:
 
 
 def _report(question: Question, interface: str) -> Report:
-    try:
-        with closing(Ruleset()) as ruleset:
-            return patiently(partial(look, ruleset, question, read_others, interface))
-    except NotPermitted as error:
-        raise Failure(str(error), CANNOT_PROGRAM) from error
-    except (DataplaneError, OSError) as error:
-        raise Failure(str(error), FAILED) from error
+    with kernel_failures(), closing(Ruleset()) as ruleset:
+        return read_with_retries(partial(look, ruleset, question, read_others, interface))

@@ -1,4 +1,4 @@
-"""The names that `nodeagent trace` takes in place of addresses: a pod or a node as source, a Service as destination."""
+"""Resolves the names that `nodeagent trace` accepts instead of addresses: a pod or node, and a Service."""
 
 from collections.abc import Sequence
 
@@ -15,32 +15,32 @@ from nodeagent.model.names import ObjectKey
 _TWO = 2
 
 
-def with_addresses(words: Sequence[str], access: Access, namespace: str | None) -> tuple[str, ...]:
-    """The words with addresses in place of names; as they are where they hold none. Raises Failure."""
+def resolve_names(words: Sequence[str], access: Access, namespace: str | None) -> tuple[str, ...]:
+    """Replaces names in the arguments by addresses. Raises Failure if a name cannot be resolved."""
     parts = [part for word in words for part in word.replace("->", " -> ").split() if part not in ARROWS]
     if len(parts) != _TWO:
         return tuple(words)
     source, destination = parts
     named_source = source.partition("/")[0] in POD_KINDS | NODE_KINDS and "/" in source
-    named_destination = not is_place(destination)
+    named_destination = not is_address(destination)
     if not named_source and not named_destination:
         return tuple(words)
     asked = parse_service(destination, namespace) if named_destination else None
     if not named_source and parse_address(source.strip("[]")) is None:
-        raise Failure(f"{source!r} is no source: pod/NAME, node/NAME or an address", UNUSABLE)
+        raise Failure(f"{source!r} is not a source: pod/NAME, node/NAME or an address", UNUSABLE)
     view = look_at_node(access, None if asked is None else asked.key)
-    sources = _sources(source, access, view, namespace) if named_source else (source,)
-    return _pair(sources, (destination,) if asked is None else _places(view, asked))
+    sources = _source_addresses(source, access, view, namespace) if named_source else (source,)
+    return _matching_pair(sources, (destination,) if asked is None else _service_addresses(view, asked))
 
 
-def is_place(text: str) -> bool:
-    """Whether it is an address with a port, or meant to be one."""
+def is_address(text: str) -> bool:
+    """Returns whether the text begins with an address, so that it is not a name."""
     host = text.partition("/")[0].rpartition(":")[0]
     return parse_address(host.strip("[]")) is not None or parse_address(text.strip("[]")) is not None
 
 
-def _pair(sources: Sequence[str], places: Sequence[str]) -> tuple[str, ...]:
-    """The first source and place of one family. Raises Failure."""
+def _matching_pair(sources: Sequence[str], places: Sequence[str]) -> tuple[str, ...]:
+    """Returns the first source and destination of the same family. Raises Failure without such a pair."""
     for source in sources:
         for place in places:
             address, host = parse_address(source.strip("[]")), place.partition("/")[0].rpartition(":")[0]
@@ -50,7 +50,7 @@ def _pair(sources: Sequence[str], places: Sequence[str]) -> tuple[str, ...]:
     raise Failure(f"{', '.join(sources)} and {', '.join(places)} have no family in common", UNUSABLE)
 
 
-def _sources(text: str, access: Access, view: NodeView, namespace: str | None) -> tuple[str, ...]:
+def _source_addresses(text: str, access: Access, view: NodeView, namespace: str | None) -> tuple[str, ...]:
     kind, _, name = text.partition("/")
     here = view.context.node_name
     if kind in NODE_KINDS:
@@ -73,15 +73,18 @@ def _sources(text: str, access: Access, view: NodeView, namespace: str | None) -
     return pod.addresses
 
 
-def _places(view: NodeView, asked: ServiceArgument) -> tuple[str, ...]:
-    """Where the Service answers: its ClusterIPs; of a node port and an address, just these. Raises Failure."""
+def _service_addresses(view: NodeView, asked: ServiceArgument) -> tuple[str, ...]:
+    """Returns the places `ADDRESS:PORT/PROTOCOL` of the Service: its ClusterIPs, or the named address or node port. Raises
+    Failure."""
     key, port = (asked.key, asked.port) if asked.key is not None else find_service(view, asked)
     state = view.states.get(key)
     if state is None or not state.frontends:
         known = "has no address here" if key in view.services else "is not known here"
         raise Failure(f"Service {key} {known}: kubectl get service {key.name} -n {key.namespace}", FAILED)
     found = [
-        one for one in state.frontends if _is_meant(one, asked) and port in ("", one.service_port.port, str(one.port))
+        one
+        for one in state.frontends
+        if _is_asked_for(one, asked) and port in ("", one.service_port.port, str(one.port))
     ]
     ports = sorted({(one.service_port.port, one.port) for one in found})
     names = ", ".join(name or str(number) for name, number in ports)
@@ -99,7 +102,7 @@ def _places(view: NodeView, asked: ServiceArgument) -> tuple[str, ...]:
     )
 
 
-def _is_meant(one: Frontend, asked: ServiceArgument) -> bool:
+def _is_asked_for(one: Frontend, asked: ServiceArgument) -> bool:
     if asked.node_port:
         return one.kind is FrontendKind.NODE_PORT and one.port == asked.node_port
     if asked.address:

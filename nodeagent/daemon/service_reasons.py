@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nodeagent.diagnosis.explain.service import explain_service
-from nodeagent.diagnosis.explain.service_facts import Facts
+from nodeagent.diagnosis.explain.service_facts import ServiceFacts
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice
@@ -32,14 +32,14 @@ def facts_of(
     *,
     strays: Sequence[ObjectKey],
     names_at: Collection[str],
-) -> tuple[Facts, ...]:
+) -> tuple[ServiceFacts, ...]:
     """Returns the facts about those of these Services that exist. strays: names of Services that only slices mention.
     names_at: addresses at which this node answers DNS itself."""
     services = {key: service for key in keys if (service := snapshot.services.get(key)) is not None}
     slices = {key: tuple(snapshot.slices_of(key)) for key in services}
     taken = taken_ends([one for those in slices.values() for one in those], states, context.node_addresses)
     return tuple(
-        Facts(
+        ServiceFacts(
             service=service,
             slices=slices[key],
             context=context,
@@ -56,7 +56,7 @@ def facts_of(
     )
 
 
-def verdicts_of(facts: Iterable[Facts]) -> dict[str, BrokenService]:
+def verdicts_of(facts: Iterable[ServiceFacts]) -> dict[str, BrokenService]:
     """Returns the verdict on each of these Services that is not healthy, by `namespace/name`."""
     judged = {str(one.key): explain_service(one) for one in facts}
     return {

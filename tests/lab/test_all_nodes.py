@@ -62,4 +62,4 @@ def test_a_frozen_agent_is_not_healthy(shared: Any) -> None:
 def test_what_is_of_one_node_is_refused(shared: Any) -> None:
     done = shared.outside("explain", "--all-nodes", "--manifests", "x")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("nodeagent: --manifests is for this node alone")
+    assert done.stderr.startswith("nodeagent: --manifests concerns only this node")

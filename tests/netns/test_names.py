@@ -146,7 +146,7 @@ def test_a_command_says_what_the_running_agent_holds(named: Cluster) -> None:
     )
     elsewhere = named.call("dns", "db", "A", "--server", SERVER, "--zone", "cluster.local")
     assert f"Objects: the agent of node {NODE}" in elsewhere
-    assert "otherwise than" not in elsewhere
+    assert "differently from" not in elsewhere
     agent.stop()
     named.call("cleanup")
 

@@ -40,11 +40,11 @@ SAME_NAME = {
     WatchEvent Worker
     """,
     "the usual word for this in its package, whose name a reader sees beside it": """
-    Column Field Flag Form Journal Layout Lookup Ping Put Replies Reply Report Settings Status Stream
+    Column Flag Form Journal Layout Lookup Ping Put Replies Reply Report Settings Status Stream
     Supervisor TokenFile Watch
     """,
     "names that are too general; each is renamed when its package is edited, and none is added": """
-    Access Account Change End Facts Failed Failure Finding Group Interrupted Located Outcome OwnTable Ownership
+    Access Account Change End Failed Failure Finding Group Interrupted Located Outcome OwnTable Ownership
     Program Random Reason Sets Step Timing Unreadable World
     """,
 }

@@ -1,5 +1,6 @@
-"""Asks the agents of all nodes, through the API server or the lab, and shows what they say together.
+"""Asks the agents of all nodes, through the API server or the lab, and prints one result.
 
-`agent_pods` finds the agents, `asking` asks them, so many at a time and no longer than it may take. `cluster_question` prints one
-verdict, `remote_trace` and `cluster_bundle` do what their names say. What answers mean is decided in `diagnosis/all_nodes`. Why this way: docs/decisions/0102-agents-are-asked-in-their-pods.md.
+`agent_pods` finds the agents. `asking` runs a command beside each, with limits on time and on how many run at once.
+`cluster_question` prints one verdict, `remote_trace` a trace, `cluster_bundle` writes a bundle. `diagnosis/all_nodes`
+interprets the answers. Decision: docs/decisions/0102-agents-are-asked-in-their-pods.md.
 """

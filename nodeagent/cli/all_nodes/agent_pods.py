@@ -1,4 +1,4 @@
-"""Finds the nodes of a cluster, and how the agent of each can be asked."""
+"""Finds the nodes of a cluster, and the pod or lab in which the agent of each can be asked."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ from nodeagent.model.text import did_you_mean
 from nodeagent.proxy.source.client.api_errors import MalformedAnswerError
 
 NAMESPACE = "kube-system"
-"""Where deploy/base puts the agents. Only this one is looked at: anybody may label a pod in a namespace of their own."""
+"""The namespace of deploy/base. Other namespaces are not searched, because their owners can create pods with our label."""
 LAB_MARK = "nodeagent-lab-"
 PAGE = "500"
 
@@ -21,7 +21,7 @@ Document = Mapping[str, Any]
 
 
 class AgentPlace(Struct, frozen=True):
-    """A node. pod: the pod of its agent. lab: the lab it belongs to. why: if both are empty, why it cannot be asked."""
+    """A node and its agent. pod: the agent's pod. lab: the node's lab. why: if both are empty, why it cannot be asked."""
 
     node: str
     pod: str = ""
@@ -53,7 +53,9 @@ async def find_agents(lister: ClusterLister, namespace: str, only: Collection[st
         if any(one["name"] == CONTAINER for one in pod["spec"]["containers"]):
             by_node.setdefault(pod["spec"].get("nodeName", ""), []).append(pod)
     return [
-        AgentPlace(name, lab=labs[name]) if name in labs else _place(nodes[name], by_node.get(name, []), namespace)
+        AgentPlace(name, lab=labs[name])
+        if name in labs
+        else _agent_place(nodes[name], by_node.get(name, []), namespace)
         for name in wanted
     ]
 
@@ -69,7 +71,7 @@ async def _list(lister: ClusterLister, path: str, query: Sequence[tuple[str, str
             found += page.get("items") or []
             going_on = (page.get("metadata") or {}).get("continue") or ""
         except (msgspec.MsgspecError, AttributeError, TypeError) as error:
-            raise MalformedAnswerError(f"{path}: an answer that is no list: {error}") from error
+            raise MalformedAnswerError(f"{path}: the answer is not a list: {error}") from error
         if not going_on:
             return found
 
@@ -80,8 +82,8 @@ def _lab_of(node: Document) -> str:
     return mark.removeprefix(LAB_MARK) if mark.startswith(LAB_MARK) else ""
 
 
-def _place(node: Document, pods: Sequence[Document], namespace: str) -> AgentPlace:
-    """Of several pods, as while one takes another's place, one that is ready; the newest of these."""
+def _agent_place(node: Document, pods: Sequence[Document], namespace: str) -> AgentPlace:
+    """Returns the place of a node. pods: agents on it; of several (during an update) a ready one, then the newest."""
     name = node["metadata"]["name"]
     running = [one for one in pods if _runs(one)]
     if running:

@@ -1,4 +1,4 @@
-"""One archive with a bundle of each node, as each node's own `nodeagent bundle` wrote and redacted it."""
+"""Writes one archive with the bundle of each node. Each node's own `nodeagent bundle` writes and redacts its bundle."""
 
 import asyncio
 import io
@@ -12,27 +12,27 @@ from pathlib import Path
 from urllib.parse import quote
 
 from nodeagent.cli.all_nodes.agent_pods import AgentPlace, ClusterLister
-from nodeagent.cli.all_nodes.asking import Agents, NotAsked
-from nodeagent.cli.all_nodes.cluster_options import AskedCluster
-from nodeagent.cli.all_nodes.cluster_question import in_cluster
+from nodeagent.cli.all_nodes.asking import Agents, NoAnswer
+from nodeagent.cli.all_nodes.cluster_options import ClusterTarget
+from nodeagent.cli.all_nodes.cluster_question import run_with_agents
 from nodeagent.cli.bundle_archive import ALL_MEMBERS, LARGEST_BYTES, SUFFIX
 from nodeagent.cli.exit_codes import FAILED, Failure
 from nodeagent.proxy.source.client.api_errors import KubeError
-from nodeagent.proxy.source.pod_exec import Ran
+from nodeagent.proxy.source.pod_exec import ExecResult
 
 AT_ONCE = 4
-"""Bundles that this process holds at a time."""
+"""Bundles in memory at the same time."""
 LOG_LINES, LOG_BYTES = "5000", str(4 << 20)
 _GZIP = b"\x1f\x8b"
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 def bundle_cluster(
-    cluster: AskedCluster, output: Path, redacted: Callable[[bytes], bytes]
+    cluster: ClusterTarget, output: Path, redacted: Callable[[bytes], bytes]
 ) -> tuple[int, dict[str, str]]:
-    """Write `output`, which must not be there yet: how many nodes it has, and why others are missing. Raises Failure.
+    """Writes `output`, which must not exist. Returns the number of bundles, and {node: why its bundle is missing}.
 
-    redacted: what words of others are put through before they are written.
+    redacted: removes credentials from errors and logs before they are written. Raises Failure.
     """
     missing: dict[str, str] = {}
     asked: list[str] = []
@@ -40,9 +40,9 @@ def bundle_cluster(
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w|") as archive:
 
-            def take(place: AgentPlace, came: Ran | NotAsked) -> None:
+            def take(place: AgentPlace, came: ExecResult | NoAnswer) -> None:
                 asked.append(place.node)
-                if isinstance(came, Ran) and came.code == 0 and came.content.startswith(_GZIP):
+                if isinstance(came, ExecResult) and came.code == 0 and came.content.startswith(_GZIP):
                     _add(archive, f"{place.node}{SUFFIX}", came.content)
                     return
                 missing[place.node] = redacted(_reason(came).encode()).decode(errors="replace")
@@ -56,7 +56,7 @@ def bundle_cluster(
                             archive, f"{place.node}.log.txt", redacted(await _log(lister, cluster.namespace, place.pod))
                         )
 
-            in_cluster(cluster, work, at_once=AT_ONCE, limit=LARGEST_BYTES)
+            run_with_agents(cluster, work, at_once=AT_ONCE, limit=LARGEST_BYTES)
             about = {
                 "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "nodes": sorted(asked),
@@ -77,15 +77,15 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     archive.addfile(member, io.BytesIO(content))
 
 
-def _reason(came: Ran | NotAsked) -> str:
-    if isinstance(came, NotAsked):
+def _reason(came: ExecResult | NoAnswer) -> str:
+    if isinstance(came, NoAnswer):
         return str(came)
     lines = came.errors.strip().splitlines()
     return lines[-1].removeprefix("nodeagent: ") if lines else f"it ended with {came.code} and wrote no bundle"
 
 
 async def _log(lister: ClusterLister, namespace: str, pod: str) -> bytes:
-    """The agent's log, which a pod cannot read; or why it is not there."""
+    """Returns the log of an agent's pod (the pod itself cannot read it), or the reason why it could not be read."""
     query = (("container", "nodeagent"), ("tailLines", LOG_LINES), ("limitBytes", LOG_BYTES))
     try:
         async with asyncio.timeout(30.0):

@@ -1,4 +1,4 @@
-"""The options that name a cluster and its nodes, the same for every command that can ask all of them."""
+"""The options that select a cluster and its nodes, shared by all commands that can ask every node."""
 
 import functools
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 WITHIN_SECONDS = 60.0
 NODE_SECONDS = 20.0
 BRIEF = "--brief"
-"""Of `explain`: agents that are older do not know it."""
+"""An option of `explain` that older agents do not have."""
 OF_THIS_MACHINE = {
     "socket": "--socket",
     "place": "--socket",
@@ -30,10 +30,12 @@ OF_THIS_MACHINE = {
 """Options that make no sense if the agents of other nodes are asked."""
 
 
-class AskedCluster(Struct, frozen=True):
-    """The cluster and nodes to ask. kubeconfig, context: the cluster; empty: the one that kubectl finds. nodes: names; empty:
-    all that match `selector`. namespace: that of the agents' pods. within, seconds: time limits for all nodes, and for one.
-    default_namespace: that of the context."""
+class ClusterTarget(Struct, frozen=True):
+    """The cluster and nodes to ask.
+
+    context: of the kubeconfig; None: the current one. nodes: names; empty: all that match `selector`. namespace: of the
+    agents' pods. within, seconds: time limits for all nodes, and for one. default_namespace: for names without a namespace.
+    """
 
     kubeconfig: Path
     context: str | None
@@ -48,9 +50,9 @@ class AskedCluster(Struct, frozen=True):
 def cluster_options(
     *, within: float = WITHIN_SECONDS, seconds: float = NODE_SECONDS, kubeconfig: bool = False
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Adds these options; the command gets ``cluster: AskedCluster | None``, None where this node alone is meant.
+    """Adds these options. The command gets ``cluster: ClusterTarget | None``; None: ask only this node.
 
-    within: the default of ``--within``. seconds: for one node. kubeconfig: add ``--kubeconfig`` too, where the command has none.
+    within: the default of ``--within``. seconds: time limit for one node. kubeconfig: whether to add ``--kubeconfig`` too.
     """
 
     def decorate(command: Callable[..., Result]) -> Callable[..., Result]:
@@ -70,11 +72,11 @@ def cluster_options(
             if all_nodes or node or selector:
                 _refuse(parameters)
                 place = kubeconfig_path(None if named is None else Path(str(named)))
-                cluster = AskedCluster(
+                cluster = ClusterTarget(
                     place, context, node, selector, agents_namespace, within, seconds, _namespace(place, context)
                 )
             elif context is not None:
-                raise Failure("--context is of a cluster: give --all-nodes or --node NAME as well", UNUSABLE)
+                raise Failure("--context selects a cluster: give --all-nodes or --node NAME as well", UNUSABLE)
             return command(*arguments, cluster=cluster, **parameters)
 
         decorated: Callable[..., Result] = with_cluster
@@ -93,7 +95,10 @@ def cluster_options(
             help="Where the agents' pods are.",
         )(decorated)
         decorated = click.option(
-            "--context", metavar="NAME", type=ContextName(), help="Of the kubeconfig (default: the current one)."
+            "--context",
+            metavar="NAME",
+            type=ContextName(),
+            help="Context of the kubeconfig (default: the current one).",
         )(decorated)
         decorated = click.option(
             "-l", "--selector", metavar="LABELS", default="", help="Ask the agents of the nodes with these labels."
@@ -111,7 +116,7 @@ def cluster_options(
 
 
 def _namespace(kubeconfig: Path, context: str | None) -> str:
-    """Of the context, where it can be read; else that is said when the cluster is asked."""
+    """Returns the namespace of the context; `default` if it has none or cannot be read (a later request reports that)."""
     from nodeagent.proxy.source.client.api_errors import KubeconfigError  # noqa: PLC0415 - loads a client of the API
     from nodeagent.proxy.source.client.kubeconfig import context_namespace  # noqa: PLC0415
 
@@ -122,8 +127,8 @@ def _namespace(kubeconfig: Path, context: str | None) -> str:
 
 
 def _refuse(given: dict[str, object]) -> None:
-    """Raises Failure."""
+    """Raises Failure if an option is given that concerns only this node."""
     wrong = [flag for name, flag in OF_THIS_MACHINE.items() if given.get(name) not in (None, False)]
     if wrong:
-        do = "leave out either, agents of other nodes know what is theirs"
-        raise Failure(f"{', '.join(wrong)} is for this node alone, and --all-nodes, --node for others: {do}", UNUSABLE)
+        do = "leave out one of them: agents of other nodes have their own configuration"
+        raise Failure(f"{', '.join(wrong)} concerns only this node, and --all-nodes, --node ask others: {do}", UNUSABLE)

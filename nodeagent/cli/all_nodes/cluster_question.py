@@ -1,13 +1,14 @@
-"""One question to the agents of all nodes, and what is printed of it."""
+"""Asks the agents of all nodes one question, and prints the answers."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from typing import NoReturn
 
 import click
 
 from nodeagent.cli.all_nodes.agent_pods import AgentPlace, ClusterLister, find_agents
-from nodeagent.cli.all_nodes.asking import Agents, NotAsked
-from nodeagent.cli.all_nodes.cluster_options import BRIEF, AskedCluster
+from nodeagent.cli.all_nodes.asking import Agents, NoAnswer
+from nodeagent.cli.all_nodes.cluster_options import BRIEF, ClusterTarget
 from nodeagent.cli.asking import verdict_style
 from nodeagent.cli.columns import Column
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
@@ -18,7 +19,7 @@ from nodeagent.model.text import printable
 from nodeagent.proxy.source.client.api_client import ApiClient, Timeouts
 from nodeagent.proxy.source.client.api_errors import KubeError
 from nodeagent.proxy.source.client.kubeconfig import load_kubeconfig
-from nodeagent.proxy.source.pod_exec import Ran
+from nodeagent.proxy.source.pod_exec import ExecResult
 
 Work = Coroutine[None, None, None]
 TIMEOUTS = Timeouts(connect=10.0, headers=20.0, body=30.0)
@@ -30,47 +31,50 @@ COLUMNS = (
     Column("do", "WHAT TO DO"),
     Column("also", "ALSO", number=True),
 )
-WAITS = (0, FAILED)
-"""Exit codes of a command that has printed its document."""
+HAS_DOCUMENT = (0, FAILED)
+"""Exit codes with which a command has printed its document."""
 
 
-def ask_cluster(cluster: AskedCluster, command: Sequence[str], output: str) -> bool:
-    """Print what all nodes say; whether all are healthy. command: `explain`, `check` or `problems` with its arguments.
-
-    Raises Failure.
-    """
+def exit_with_answers(cluster: ClusterTarget, command: Sequence[str], output: str) -> NoReturn:
+    """Prints the answers of all nodes and exits with 0 if all are healthy, else with 1. command: `explain`, `check` or
+    `problems` with arguments. Raises Failure."""
     answers = answers_of(cluster, command)
     _print(answers, output)
-    return is_healthy(answers)
+    click.get_current_context().exit(0 if is_healthy(answers) else FAILED)
 
 
-def answers_of(cluster: AskedCluster, command: Sequence[str]) -> list[NodeAnswer]:
-    """Worst first. Raises Failure."""
+def answers_of(cluster: ClusterTarget, command: Sequence[str]) -> list[NodeAnswer]:
+    """Returns the answers of all nodes, the worst first. Raises Failure."""
     answers: dict[str, NodeAnswer] = {}
     old: list[AgentPlace] = []
     read = READERS[command[0]]
 
-    def take(place: AgentPlace, came: Ran | NotAsked) -> None:
-        if isinstance(came, Ran) and came.code not in WAITS and NO_SUCH_OPTION in came.errors and BRIEF in command:
+    def take(place: AgentPlace, result: ExecResult | NoAnswer) -> None:
+        if (
+            isinstance(result, ExecResult)
+            and result.code not in HAS_DOCUMENT
+            and NO_SUCH_OPTION in result.errors
+            and BRIEF in command
+        ):
             old.append(place)
-        answers[place.node] = _answer(place, came, read)
+        answers[place.node] = _answer(place, result, read)
 
     async def ask(_: ClusterLister, agents: Agents, places: Sequence[AgentPlace]) -> None:
         await agents.ask(places, lambda _: command, take)
-        if old:  # of a version that did not know it
+        if old:  # these agents do not have the option
             older = [word for word in command if word != BRIEF]
             again = list(old)
             old.clear()
             await agents.ask(again, lambda _: older, take)
 
-    in_cluster(cluster, ask)
+    run_with_agents(cluster, ask)
     return worst_first(answers.values())
 
 
-def in_cluster(
-    cluster: AskedCluster, work: Callable[[ClusterLister, Agents, Sequence[AgentPlace]], Work], **limits: int
+def run_with_agents(
+    cluster: ClusterTarget, work: Callable[[ClusterLister, Agents, Sequence[AgentPlace]], Work], **limits: int
 ) -> None:
-    """Find the agents and let `work` ask them. limits: of `Agents`. Raises Failure."""
+    """Finds the agents and runs `work` with them. limits: arguments of `Agents`. Raises Failure."""
 
     async def run() -> None:
         access = load_kubeconfig(cluster.kubeconfig, cluster.context)
@@ -85,13 +89,13 @@ def in_cluster(
         raise Failure(str(error), UNUSABLE) from error
 
 
-def _answer(place: AgentPlace, came: Ran | NotAsked, read: Callable[[str, str], NodeAnswer]) -> NodeAnswer:
-    if isinstance(came, NotAsked):
+def _answer(place: AgentPlace, came: ExecResult | NoAnswer, read: Callable[[str, str], NodeAnswer]) -> NodeAnswer:
+    if isinstance(came, NoAnswer):
         return NodeAnswer(place.node, Condition.UNKNOWN, str(came))
-    if came.code not in WAITS or not came.output.strip():
+    if came.code not in HAS_DOCUMENT or not came.output.strip():
         lines = came.errors.strip().splitlines()
-        said = lines[-1].removeprefix("nodeagent: ") if lines else f"it ended with {came.code} and said nothing"
-        return NodeAnswer(place.node, Condition.UNKNOWN, said)
+        why = lines[-1].removeprefix("nodeagent: ") if lines else f"it ended with {came.code} and printed nothing"
+        return NodeAnswer(place.node, Condition.UNKNOWN, why)
     try:
         return read(place.node, came.output)
     except Unreadable as error:
@@ -115,7 +119,7 @@ def _print(answers: Sequence[NodeAnswer], output: str) -> None:
 
 
 def _rows(one: NodeAnswer, *, every: bool) -> list[dict[str, object]]:
-    """every: a row for each complaint; else for the first, with how many there are besides."""
+    """Returns rows for a node. every: one for each complaint; else one for the first, with the number of the others."""
     shown = one.complaints if every else one.complaints[:1]
     also = len(one.complaints) - len(shown) + one.more
     if not shown:
@@ -144,5 +148,5 @@ def _document(one: NodeAnswer) -> dict[str, object]:
         }
         for each in one.complaints
     ]
-    told = {"node": one.node, "state": one.condition.word, "verdict": one.verdict}
-    return told | {"complaints": complaints, "more": one.more}
+    fields = {"node": one.node, "state": one.condition.word, "verdict": one.verdict}
+    return fields | {"complaints": complaints, "more": one.more}

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from nodeagent.cli.migration.found import AGENT, NAMESPACE, Document
 
+AT_ONCE = 8
 SECONDS = 60.0
 """Timeout of one call: until the server, or a command in a pod, has answered."""
 
@@ -32,12 +33,10 @@ class CommandResult(NamedTuple):
 class Kubectl:
     """Runs kubectl. flags: those that select the cluster. Methods raise KubectlFailed."""
 
-    def __init__(self, flags: Sequence[str] = (), *, program: str = "kubectl") -> None:
-        path = shutil.which(program)
+    def __init__(self, flags: Sequence[str] = ()) -> None:
+        path = shutil.which("kubectl")
         if path is None:
-            raise KubectlFailed(
-                f"there is no {program} in $PATH: install it; the takeover uses it to change the cluster"
-            )
+            raise KubectlFailed("there is no kubectl in $PATH: install it; the takeover uses it to change the cluster")
         self._command = (path, *flags)
 
     def call(self, *arguments: str, text: str | None = None, seconds: float = SECONDS) -> CommandResult:
@@ -97,9 +96,9 @@ class Kubectl:
         return self.run("kustomize", str(directory), "--load-restrictor", "LoadRestrictionsNone")
 
 
-def for_each(work: Callable[[str], None], names: Sequence[str], *, at_once: int = 8) -> None:
+def for_each(work: Callable[[str], None], names: Sequence[str]) -> None:
     """Runs `work` for each name, several in parallel. Finally raises the first error in the order of names."""
-    with ThreadPoolExecutor(at_once) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         for future in [pool.submit(work, name) for name in names]:
             future.result()
 

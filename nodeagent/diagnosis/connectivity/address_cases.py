@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nodeagent.diagnosis.connectivity import cases
 from nodeagent.diagnosis.connectivity.judgement import Expected
 from nodeagent.diagnosis.connectivity.objects import BALANCER, EXTERNAL_IP, PORT, service_of_node
-from nodeagent.diagnosis.connectivity.stage import NodePlace, Stage
+from nodeagent.diagnosis.connectivity.stage import DeployedNode, DeployedObjects
 from nodeagent.model.addresses import Family, Protocol
 
 BOTH = (Protocol.TCP, Protocol.UDP)
@@ -15,7 +15,7 @@ FRAGMENTED = 8192
 OUTER = {BALANCER: "load-balancer address", EXTERNAL_IP: "external IP"}
 
 
-def address_cases(stage: Stage) -> cases.Cases:
+def address_cases(stage: DeployedObjects) -> cases.Cases:
     for family in stage.families:
         for protocol in BOTH:
             yield from _cluster_ips(stage, family, protocol, f"ClusterIP, {protocol.name}")
@@ -29,7 +29,9 @@ def address_cases(stage: Stage) -> cases.Cases:
             yield from _outer(stage, family, service)
 
 
-def _cluster_ips(stage: Stage, family: Family, protocol: Protocol, text: str, *, size: int = 16) -> cases.Cases:
+def _cluster_ips(
+    stage: DeployedObjects, family: Family, protocol: Protocol, text: str, *, size: int = 16
+) -> cases.Cases:
     """Yields cases from everywhere to the Service of each node's server."""
     row = cases.titled(stage, family, text)
     for number, target in enumerate(stage.nodes):
@@ -41,7 +43,7 @@ def _cluster_ips(stage: Stage, family: Family, protocol: Protocol, text: str, *,
             yield cases.to_service(row, column, source, place, expected, count=count, size=size)
 
 
-def _hairpin(stage: Stage, family: Family) -> cases.Cases:
+def _hairpin(stage: DeployedObjects, family: Family) -> cases.Cases:
     """Yields cases from a pod to itself, through its Service."""
     row = cases.titled(stage, family, "ClusterIP, a pod to itself")
     for number, node in enumerate(stage.nodes):
@@ -51,13 +53,15 @@ def _hairpin(stage: Stage, family: Family) -> cases.Cases:
                 yield cases.to_service(row, cases.Column.SAME_NODE, source, place, Expected((node.server.name,)))
 
 
-def outside(stage: Stage, family: Family, row: str) -> Iterator[cases.Caller | cases.Skipped]:
+def outside(stage: DeployedObjects, family: Family, row: str) -> Iterator[cases.Caller | cases.Skipped]:
     """Yields this machine as a caller if it reaches the nodes, else the reason to skip."""
     reason = stage.unreachable.get(family, "")
     yield cases.Skipped(row, cases.Column.OUTSIDE, reason) if reason else cases.Caller()
 
 
-def _node_port(stage: Stage, family: Family, protocol: Protocol, node: NodePlace, number: int) -> cases.Cases:
+def _node_port(
+    stage: DeployedObjects, family: Family, protocol: Protocol, node: DeployedNode, number: int
+) -> cases.Cases:
     """Yields cases to the port of one node for the server of the next one: connections that go on to another node."""
     row = cases.titled(stage, family, f"node port of {node.name}, {protocol.name}")
     number = (number + 1) % len(stage.nodes)
@@ -75,7 +79,7 @@ def _node_port(stage: Stage, family: Family, protocol: Protocol, node: NodePlace
             yield cases.to_service(row, cases.Column.OUTSIDE, one, place, expected, on=node.name)
 
 
-def _outer(stage: Stage, family: Family, service: str) -> cases.Cases:
+def _outer(stage: DeployedObjects, family: Family, service: str) -> cases.Cases:
     """Yields cases to an address that leads to the nodes from outside; pods and nodes reach it on their own node."""
     row = cases.titled(stage, family, OUTER[service])
     if reason := stage.refused.get(service):

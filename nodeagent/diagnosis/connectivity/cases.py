@@ -8,11 +8,11 @@ from msgspec import Struct
 from nodeagent.diagnosis.connectivity.judgement import Expected
 from nodeagent.diagnosis.connectivity.objects import PORT
 from nodeagent.diagnosis.connectivity.requests import Request
-from nodeagent.diagnosis.connectivity.stage import Addresses, NodePlace, PodPlace, Stage
+from nodeagent.diagnosis.connectivity.stage import Addresses, DeployedNode, DeployedObjects, DeployedPod
 from nodeagent.model.addresses import Family, Protocol
 
 CONVERSATIONS = 3
-"""For each case, so that a randomly chosen endpoint is hit."""
+"""Conversations per case: enough to hit a randomly chosen endpoint."""
 
 
 class Column(Enum):
@@ -25,7 +25,8 @@ class Column(Enum):
 
 
 class Caller(Struct, frozen=True):
-    """pod: empty for the machine that runs the command. node: its name. addresses: its source addresses, if known."""
+    """The source of a connection. pod: empty for the machine that runs the command. node: its name. addresses: the
+    source addresses, if known."""
 
     pod: str = ""
     node: str = ""
@@ -46,7 +47,8 @@ class Trace(Struct, frozen=True):
 
 
 class Case(Struct, frozen=True):
-    """late: run only after everything else has settled: a Service that is not programmed yet has the same result."""
+    """One request and its expected result. late: run it after the others have settled, because a Service that is not
+    programmed yet has the same result."""
 
     row: str
     column: Column
@@ -70,11 +72,13 @@ Cases = Iterator[Case | Skipped]
 KINDS = {Protocol.TCP: "tcp", Protocol.UDP: "udp"}
 
 
-def pod_source(node: NodePlace, pod: PodPlace) -> Caller:
+def pod_source(node: DeployedNode, pod: DeployedPod) -> Caller:
     return Caller(pod.name, node.name, pod.addresses)
 
 
-def clients(stage: Stage, target: NodePlace | None = None) -> Iterator[tuple[Column, NodePlace, Caller]]:
+def clients(
+    stage: DeployedObjects, target: DeployedNode | None = None
+) -> Iterator[tuple[Column, DeployedNode, Caller]]:
     """Yields the pods and the nodes, each with its column; target: the node that "same" refers to."""
     for node in stage.nodes:
         is_same = target is None or node.name == target.name
@@ -83,7 +87,7 @@ def clients(stage: Stage, target: NodePlace | None = None) -> Iterator[tuple[Col
         yield Column.NODE, node, pod_source(node, node.host)
 
 
-def titled(stage: Stage, family: Family, text: str) -> str:
+def titled(stage: DeployedObjects, family: Family, text: str) -> str:
     """Returns the name of a row, with the family if there are two."""
     return f"{text}, {family.value}" if len(stage.families) > 1 else text
 
@@ -112,7 +116,7 @@ def to_service(
 
 
 def to_cluster_ip(
-    stage: Stage, service: str, protocol: Protocol, family: Family
+    stage: DeployedObjects, service: str, protocol: Protocol, family: Family
 ) -> tuple[Protocol, Family, str, int] | None:
     """Returns protocol, family, address and port of a Service; None if it has no address of that family."""
     address = stage.services[service].cluster_ips.get(family)

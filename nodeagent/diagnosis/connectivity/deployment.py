@@ -11,9 +11,9 @@ from nodeagent.diagnosis.connectivity import objects, pod_program
 from nodeagent.diagnosis.connectivity.cluster import NAMESPACES, ClusterClient
 from nodeagent.diagnosis.connectivity.pod_states import missing_pods, why_never_ready
 from nodeagent.diagnosis.connectivity.stage import (
-    NodePlace,
-    ServicePlace,
-    Stage,
+    DeployedNode,
+    DeployedObjects,
+    DeployedService,
     by_family,
     families_of,
     node_place,
@@ -39,8 +39,8 @@ class ConnectivityError(Exception):
     """The cluster cannot be tested; `str` is one line."""
 
 
-class StagePlan(Struct, frozen=True):
-    """nodes: the Node objects. seconds: timeout until all pods run."""
+class DeploymentPlan(Struct, frozen=True):
+    """What to create. nodes: the Node objects. seconds: timeout until all pods run."""
 
     namespace: str
     image: str
@@ -57,15 +57,15 @@ class StagePlan(Struct, frozen=True):
 class Deployment:
     """Creates a plan's objects in a cluster. Call `remove` even if `create` failed."""
 
-    def __init__(self, cluster: ClusterClient, plan: StagePlan) -> None:
+    def __init__(self, cluster: ClusterClient, plan: DeploymentPlan) -> None:
         self._cluster = cluster
         self._plan = plan
         self._path = f"{NAMESPACES}/{plan.namespace}"
         self._creating: asyncio.Task[Document] | None = None
-        self._services: dict[str, ServicePlace] = {}
+        self._services: dict[str, DeployedService] = {}
         self._refused: dict[str, str] = {}
 
-    async def create(self) -> Stage:
+    async def create(self) -> DeployedObjects:
         """Creates everything and waits until the pods are ready. Raises ConnectivityError or KubeError."""
         document = objects.namespace(self._plan.namespace)
         # If it is interrupted here, `remove` must still find out whether there is a namespace to delete.
@@ -78,7 +78,7 @@ class Deployment:
         nodes = tuple(node_place(node, places) for node in self._plan.nodes)
         for number, node in enumerate(nodes):
             await self._cluster.patch(f"{self._path}/pods/{node.server.name}", objects.node_number(number))
-        return Stage(
+        return DeployedObjects(
             namespace=self._plan.namespace,
             nodes=nodes,
             services=self._services,
@@ -160,7 +160,7 @@ class Deployment:
             line = f"the test pods do not run after {self._plan.seconds:g} s: {missing[0]}{more}"
             raise ConnectivityError(line) from error
 
-    async def _resolv_conf(self, node: NodePlace) -> str:
+    async def _resolv_conf(self, node: DeployedNode) -> str:
         program = "import sys; sys.stdout.write(open('/etc/resolv.conf').read())"
         ran = await self._cluster.run(
             self._plan.namespace, node.client.name, objects.CONTAINER, ["python3", "-IS", "-c", program], seconds=30.0

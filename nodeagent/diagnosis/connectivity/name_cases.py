@@ -6,7 +6,7 @@ from nodeagent.diagnosis.connectivity.cases import Caller, Case, Cases, Column, 
 from nodeagent.diagnosis.connectivity.judgement import Expected
 from nodeagent.diagnosis.connectivity.objects import HEADLESS, PORT, service_of_node
 from nodeagent.diagnosis.connectivity.requests import Request
-from nodeagent.diagnosis.connectivity.stage import ClusterResolver, Stage
+from nodeagent.diagnosis.connectivity.stage import ClusterResolver, DeployedObjects
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.wire.dns.codes import RecordType
 from nodeagent.wire.dns.domain_names import from_text
@@ -18,7 +18,7 @@ SECONDS = 5.0
 NO_RESOLVER = "the pods' resolv.conf has no search domain NAMESPACE.svc.DOMAIN, so that cluster DNS is not used"
 
 
-def name_cases(stage: Stage) -> Cases:
+def name_cases(stage: DeployedObjects) -> Cases:
     if not stage.resolver.domain:
         yield from (Skipped("names", column, NO_RESOLVER) for column in (Column.SAME_NODE, Column.NODE))
         return
@@ -28,7 +28,7 @@ def name_cases(stage: Stage) -> Cases:
     yield from _srv(stage)
 
 
-def _of_service(stage: Stage, family: Family) -> Cases:
+def _of_service(stage: DeployedObjects, family: Family) -> Cases:
     """Yields cases that look a name up and connect."""
     domain = stage.resolver.domain
     for number, target in enumerate(stage.nodes):
@@ -46,7 +46,7 @@ def _of_service(stage: Stage, family: Family) -> Cases:
                 yield _case(stage, row, column, source, request, expected)
 
 
-def _headless(stage: Stage, family: Family) -> Cases:
+def _headless(stage: DeployedObjects, family: Family) -> Cases:
     row = titled(stage, family, "name, headless: every pod")
     found = frozenset(node.server.addresses[family] for node in stage.nodes if family in node.server.addresses)
     if not found:
@@ -57,7 +57,7 @@ def _headless(stage: Stage, family: Family) -> Cases:
         yield _case(stage, row, column, source, request, Expected(addresses=found))
 
 
-def _srv(stage: Stage) -> Iterator[Case]:
+def _srv(stage: DeployedObjects) -> Iterator[Case]:
     name = f"{service_of_node(0)}.{stage.namespace}.svc.{stage.resolver.domain}."
     message = query_message(f"_tcp._tcp.{name}", RecordType.SRV)
     server = stage.resolver.address
@@ -71,7 +71,9 @@ def query_message(name: str, kind: RecordType) -> bytes:
     return query_packet(0x4E41, question_of(from_text(name), kind))
 
 
-def _case(stage: Stage, row: str, column: Column, source: Caller, request: Request, expected: Expected) -> Case:
+def _case(
+    stage: DeployedObjects, row: str, column: Column, source: Caller, request: Request, expected: Expected
+) -> Case:
     return Case(row, column, source, request, expected, _trace(stage.resolver, source))
 
 

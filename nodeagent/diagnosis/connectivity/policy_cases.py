@@ -12,14 +12,14 @@ from nodeagent.diagnosis.connectivity.objects import (
     STICKY,
     service_of_node,
 )
-from nodeagent.diagnosis.connectivity.stage import NodePlace, Stage
+from nodeagent.diagnosis.connectivity.stage import DeployedNode, DeployedObjects
 from nodeagent.model.addresses import Family, Protocol
 
 FOR_EACH_ENDPOINT = 12
 """Connections: with three endpoints, all of them miss one by chance once in 700,000 runs."""
 
 
-def policy_cases(stage: Stage) -> Cases:
+def policy_cases(stage: DeployedObjects) -> Cases:
     for family in stage.families:
         yield from _source_kept(stage, family)
         yield from _every_endpoint(stage, family)
@@ -32,11 +32,11 @@ def policy_cases(stage: Stage) -> Cases:
             yield from _no_endpoint_there(stage, family, node)
 
 
-def _all_servers(stage: Stage) -> tuple[str, ...]:
+def _all_servers(stage: DeployedObjects) -> tuple[str, ...]:
     return tuple(node.server.name for node in stage.nodes)
 
 
-def _source_kept(stage: Stage, family: Family) -> Cases:
+def _source_kept(stage: DeployedObjects, family: Family) -> Cases:
     row = titled(stage, family, "ClusterIP, client's address kept")
     for number, target in enumerate(stage.nodes):
         if place := to_cluster_ip(stage, service_of_node(number), Protocol.TCP, family):
@@ -46,7 +46,7 @@ def _source_kept(stage: Stage, family: Family) -> Cases:
                     yield to_service(row, column, source, place, expected)
 
 
-def _every_endpoint(stage: Stage, family: Family) -> Cases:
+def _every_endpoint(stage: DeployedObjects, family: Family) -> Cases:
     row = titled(stage, family, "ClusterIP, every endpoint")
     expected = Expected(_all_servers(stage), every=True)
     count = FOR_EACH_ENDPOINT * len(stage.nodes)
@@ -55,7 +55,7 @@ def _every_endpoint(stage: Stage, family: Family) -> Cases:
             yield to_service(row, column, source, place, expected, count=count)
 
 
-def _affinity(stage: Stage, family: Family) -> Cases:
+def _affinity(stage: DeployedObjects, family: Family) -> Cases:
     row = titled(stage, family, "ClusterIP, session affinity")
     place = to_cluster_ip(stage, STICKY, Protocol.TCP, family)
     if place is None:
@@ -67,14 +67,14 @@ def _affinity(stage: Stage, family: Family) -> Cases:
         yield to_service(row, column, source, place, Expected(_all_servers(stage), one=True), count=FOR_EACH_ENDPOINT)
 
 
-def _internal_policy(stage: Stage, family: Family) -> Cases:
+def _internal_policy(stage: DeployedObjects, family: Family) -> Cases:
     row = titled(stage, family, "ClusterIP, internal policy Local")
     if place := to_cluster_ip(stage, INTERNAL, Protocol.TCP, family):
         for column, node, source in clients(stage):
             yield to_service(row, column, source, place, Expected((node.server.name,)))
 
 
-def _no_endpoints(stage: Stage, family: Family) -> Cases:
+def _no_endpoints(stage: DeployedObjects, family: Family) -> Cases:
     row = titled(stage, family, "ClusterIP, no endpoints: refused")
     for protocol in BOTH:
         if place := to_cluster_ip(stage, EMPTY, protocol, family):
@@ -82,7 +82,7 @@ def _no_endpoints(stage: Stage, family: Family) -> Cases:
                 yield to_service(row, column, source, place, Expected(refused=True), count=1)
 
 
-def _external_policy(stage: Stage, family: Family, node: NodePlace) -> Cases:
+def _external_policy(stage: DeployedObjects, family: Family, node: DeployedNode) -> Cases:
     """From outside: the endpoint of that node, which sees the client. From inside any endpoint may answer.
 
     Not from pods of other nodes: that node may pick an endpoint on the pod's own node, whose answer does not return
@@ -104,7 +104,7 @@ def _external_policy(stage: Stage, family: Family, node: NodePlace) -> Cases:
             yield to_service(row, Column.OUTSIDE, one, place, expected, on=node.name)
 
 
-def _no_endpoint_there(stage: Stage, family: Family, node: NodePlace) -> Cases:
+def _no_endpoint_there(stage: DeployedObjects, family: Family, node: DeployedNode) -> Cases:
     row = titled(stage, family, f"node port of {node.name}, policy Local, no endpoint there")
     port, address = stage.services[ELSEWHERE].node_ports.get(Protocol.TCP), node.addresses.get(family)
     if port is None or address is None:

@@ -15,7 +15,7 @@ from nodeagent.diagnosis.connectivity.judgement import difference
 from nodeagent.diagnosis.connectivity.objects import CONTAINER, PROGRAM_PATH
 from nodeagent.diagnosis.connectivity.pod_program import answers_of
 from nodeagent.diagnosis.connectivity.requests import Request, RequestBatch, RequestResult
-from nodeagent.diagnosis.connectivity.stage import NodePlace
+from nodeagent.diagnosis.connectivity.stage import DeployedNode
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.proxy.source.client.api_errors import KubeError
 from nodeagent.proxy.source.pod_exec import PodExecError
@@ -109,7 +109,7 @@ def _own_address(host: str) -> str:
         return address
 
 
-async def unreachable(nodes: Sequence[NodePlace], families: Sequence[Family]) -> dict[Family, str]:
+async def unreachable(nodes: Sequence[DeployedNode], families: Sequence[Family]) -> dict[Family, str]:
     """Returns the families in which this machine does not reach every node, and why: a node is reached if it answers at
     the kubelet's port, also with a refusal."""
     found = {}
@@ -120,7 +120,7 @@ async def unreachable(nodes: Sequence[NodePlace], families: Sequence[Family]) ->
     return found
 
 
-async def _unreached(node: NodePlace, family: Family) -> str:
+async def _unreached(node: DeployedNode, family: Family) -> str:
     address = node.addresses.get(family)
     if address is None:
         return f"node {node.name} has no {family.value} address"

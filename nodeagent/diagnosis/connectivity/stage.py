@@ -12,25 +12,25 @@ Document = Mapping[str, Any]
 Addresses = Mapping[Family, str]
 
 
-class PodPlace(Struct, frozen=True):
-    """One of the pods. addresses: of its network namespace; for a pod in the node's network, the node's."""
+class DeployedPod(Struct, frozen=True):
+    """A test pod. addresses: those of its network namespace; for a pod in the node's network, those of the node."""
 
     name: str
     addresses: Addresses
 
 
-class NodePlace(Struct, frozen=True):
-    """A node with its three pods. addresses: its internal ones."""
+class DeployedNode(Struct, frozen=True):
+    """A node with its three test pods. addresses: its internal addresses."""
 
     name: str
     addresses: Addresses
-    server: PodPlace
-    client: PodPlace
-    host: PodPlace
+    server: DeployedPod
+    client: DeployedPod
+    host: DeployedPod
 
 
-class ServicePlace(Struct, frozen=True):
-    """cluster_ips: empty for a headless Service. node_ports: empty without node ports."""
+class DeployedService(Struct, frozen=True):
+    """A test Service. cluster_ips: empty for a headless one. node_ports: empty without node ports."""
 
     name: str
     cluster_ips: Addresses
@@ -44,15 +44,15 @@ class ClusterResolver(Struct, frozen=True):
     domain: str = ""
 
 
-class Stage(Struct, frozen=True):
-    """Everything that the cases need. families: of the cluster's Services, the primary one first. outer_addresses:
+class DeployedObjects(Struct, frozen=True):
+    """The objects that were created for the cases. families: of the cluster's Services, the primary one first. outer_addresses:
     Service → its addresses from outside. refused: Service that the cluster refuses → why. unreachable: family in which
     this machine does not reach the nodes → why. outer_is_routed: whether the load balancer's address leads from this
     machine to a node."""
 
     namespace: str
-    nodes: tuple[NodePlace, ...]
-    services: Mapping[str, ServicePlace]
+    nodes: tuple[DeployedNode, ...]
+    services: Mapping[str, DeployedService]
     families: tuple[Family, ...]
     outer_addresses: Mapping[str, Addresses]
     resolver: ClusterResolver
@@ -73,10 +73,10 @@ def _takes_pods(node: Document) -> bool:
     return ready and system == "linux"
 
 
-def pods_by_node(pods: Iterable[Document]) -> dict[tuple[str, str], PodPlace]:
+def pods_by_node(pods: Iterable[Document]) -> dict[tuple[str, str], DeployedPod]:
     """Returns the pod for each (role, node)."""
     return {
-        (pod["metadata"]["labels"][ROLE], pod["spec"]["nodeName"]): PodPlace(
+        (pod["metadata"]["labels"][ROLE], pod["spec"]["nodeName"]): DeployedPod(
             pod["metadata"]["name"], by_family(one["ip"] for one in pod["status"].get("podIPs") or ())
         )
         for pod in pods
@@ -84,19 +84,19 @@ def pods_by_node(pods: Iterable[Document]) -> dict[tuple[str, str], PodPlace]:
     }
 
 
-def node_place(node: Document, pods: Mapping[tuple[str, str], PodPlace]) -> NodePlace:
+def node_place(node: Document, pods: Mapping[tuple[str, str], DeployedPod]) -> DeployedNode:
     """Returns a node with its pods. Raises KeyError if one is missing."""
     name = _name(node)
     internal = (one["address"] for one in node["status"].get("addresses", ()) if one["type"] == "InternalIP")
     server, client, host = (pods[role, name] for role in (SERVER, CLIENT, HOST))
-    return NodePlace(name, by_family(internal), server, client, host)
+    return DeployedNode(name, by_family(internal), server, client, host)
 
 
-def service_place(service: Document) -> ServicePlace:
+def service_place(service: Document) -> DeployedService:
     spec = service["spec"]
     ips = (address for address in spec.get("clusterIPs", ()) if address != "None")
     ports = {Protocol[port["protocol"]]: port["nodePort"] for port in spec["ports"] if port.get("nodePort")}
-    return ServicePlace(_name(service), by_family(ips), ports)
+    return DeployedService(_name(service), by_family(ips), ports)
 
 
 def families_of(service: Document) -> tuple[Family, ...]:

@@ -11,13 +11,13 @@ from nodeagent.diagnosis.connectivity.address_cases import address_cases
 from nodeagent.diagnosis.connectivity.agents import SELECTOR, ProxyPod, agents_of
 from nodeagent.diagnosis.connectivity.cases import Case, Skipped
 from nodeagent.diagnosis.connectivity.cluster import NAMESPACES, ClusterClient
-from nodeagent.diagnosis.connectivity.deployment import ConnectivityError, Deployment, StagePlan, delete_and_wait
+from nodeagent.diagnosis.connectivity.deployment import ConnectivityError, Deployment, DeploymentPlan, delete_and_wait
 from nodeagent.diagnosis.connectivity.matrix import CaseOutcome, Report, outcomes, traces_wanted
 from nodeagent.diagnosis.connectivity.name_cases import name_cases
 from nodeagent.diagnosis.connectivity.objects import OWNER
 from nodeagent.diagnosis.connectivity.policy_cases import policy_cases
 from nodeagent.diagnosis.connectivity.rounds import CaseRunner, unreachable
-from nodeagent.diagnosis.connectivity.stage import Stage, chosen_nodes
+from nodeagent.diagnosis.connectivity.stage import DeployedObjects, chosen_nodes
 from nodeagent.proxy.source.client.api_errors import ForbiddenError, KubeError
 
 MOST_TRACES = 30
@@ -51,7 +51,7 @@ async def try_everything(cluster: ClusterClient, wanted: TrialOptions, say: Say)
         raise ConnectivityError(f"{cluster.server}: no node is ready, so that no pod can run")
     image = wanted.image or next((agent.image for agent in agents.values()), wanted.own_image)
     name = f"{OWNER}-{wanted.suffix}"
-    plan = StagePlan(name, image, tuple(nodes), wanted.pod_seconds, wanted.balancer_addresses, wanted.external_ips)
+    plan = DeploymentPlan(name, image, tuple(nodes), wanted.pod_seconds, wanted.balancer_addresses, wanted.external_ips)
     deployment = Deployment(cluster, plan)
     try:
         say(f"namespace {name}: test pods with the image {image} on {', '.join(plan.node_names)}")
@@ -89,13 +89,13 @@ async def _agents(cluster: ClusterClient) -> dict[str, ProxyPod]:
         return {}
 
 
-async def _with_reachability(stage: Stage, wanted: TrialOptions) -> Stage:
+async def _with_reachability(stage: DeployedObjects, wanted: TrialOptions) -> DeployedObjects:
     away = await unreachable(stage.nodes, stage.families)
     return msgspec.structs.replace(stage, unreachable=away, outer_is_routed=wanted.balancer_is_routed)
 
 
 async def _run_cases(
-    cluster: ClusterClient, stage: Stage, wanted: TrialOptions, agents: dict[str, ProxyPod], say: Say
+    cluster: ClusterClient, stage: DeployedObjects, wanted: TrialOptions, agents: dict[str, ProxyPod], say: Say
 ) -> Report:
     cases, skipped = _split((*address_cases(stage), *policy_cases(stage), *name_cases(stage)))
     rounds = CaseRunner(cluster, stage.namespace)

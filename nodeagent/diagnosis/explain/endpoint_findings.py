@@ -8,7 +8,7 @@ from nodeagent.diagnosis.explain.endpoint_reasons import Account, Reason
 from nodeagent.diagnosis.explain.kernel import ProbeResult
 from nodeagent.diagnosis.explain.object_findings import misplaced, unlabelled
 from nodeagent.diagnosis.explain.places import places_of
-from nodeagent.diagnosis.explain.service_facts import Facts
+from nodeagent.diagnosis.explain.service_facts import ServiceFacts
 from nodeagent.diagnosis.explain.verdict import Finding, Severity
 from nodeagent.model.addresses import endpoint_text
 from nodeagent.model.frontend import Frontend, FrontendKind, Scope
@@ -54,7 +54,7 @@ _PROBED = {
 """By what a connection to an endpoint met: how bad it is where all of them are so, and the words of the finding."""
 
 
-def no_endpoints(facts: Facts) -> Finding:
+def no_endpoints(facts: ServiceFacts) -> Finding:
     namespace, name = facts.key
     meant = None if facts.slices else next((one for one in facts.astray if _is_nearly(one, facts.key)), None)
     if meant is not None:
@@ -94,7 +94,7 @@ def _is_nearly(other: ObjectKey, key: ObjectKey) -> bool:
     return other.namespace == key.namespace and bool(get_close_matches(other.name, [key.name], cutoff=_ALIKE))
 
 
-def findings_of_port(facts: Facts, port: ServicePort, accounts: Sequence[Account]) -> Iterator[Finding]:
+def findings_of_port(facts: ServiceFacts, port: ServicePort, accounts: Sequence[Account]) -> Iterator[Finding]:
     """Yields what prevents that the endpoints of one service port are used."""
     counted = [one for one in accounts if one.reason is not Reason.DUPLICATE]
     frontends = [one for one in facts.frontends if one.service_port.port == (port.name or "")]
@@ -123,7 +123,7 @@ def findings_of_port(facts: Facts, port: ServicePort, accounts: Sequence[Account
         )
 
 
-def _unused(facts: Facts, port: ServicePort, where: str, accounts: Sequence[Account]) -> Finding:
+def _unused(facts: ServiceFacts, port: ServicePort, where: str, accounts: Sequence[Account]) -> Finding:
     """Returns why a service port has no usable endpoint: the reason that most of its endpoints have."""
     namespace, name = facts.key
     reasons = Counter(one.reason for one in accounts)
@@ -200,7 +200,9 @@ def _cure_of_port(port: ServicePort, namespace: str, name: str) -> str:
     return "give the ports of the Service and of its EndpointSlices the same names and protocols"
 
 
-def _local(facts: Facts, frontends: Sequence[Frontend], accounts: Sequence[Account], where: str) -> Iterator[Finding]:
+def _local(
+    facts: ServiceFacts, frontends: Sequence[Frontend], accounts: Sequence[Account], where: str
+) -> Iterator[Finding]:
     """Yields a finding for each traffic policy that is Local although this node has no endpoint."""
     node = facts.context.node_name
     empty = [one for one in frontends if one.route.scope is Scope.LOCAL and not one.route.backends]
@@ -225,7 +227,7 @@ def _local(facts: Facts, frontends: Sequence[Frontend], accounts: Sequence[Accou
         )
 
 
-def silent_endpoints(facts: Facts, accounts: Sequence[Account]) -> Iterator[Finding]:
+def silent_endpoints(facts: ServiceFacts, accounts: Sequence[Account]) -> Iterator[Finding]:
     """Yields a finding for each kind of failure that connections from this node to endpoints met."""
     if not facts.probes:
         return
@@ -245,7 +247,7 @@ def silent_endpoints(facts: Facts, accounts: Sequence[Account]) -> Iterator[Find
             )
 
 
-def _left_out(facts: Facts, accounts: Sequence[Account]) -> str:
+def _left_out(facts: ServiceFacts, accounts: Sequence[Account]) -> str:
     """Returns that hints exclude further endpoints on this node, in words; empty if they exclude none."""
     those = [one for one in accounts if one.cluster in (Reason.OTHER_ZONE, Reason.OTHER_NODE)]
     if not those:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from nodeagent.diagnosis.explain.endpoint_reasons import Account
-from nodeagent.diagnosis.explain.kernel import InKernel, KernelFrontend, TableState
+from nodeagent.diagnosis.explain.kernel import KernelFrontend, KernelService, TableState
 from nodeagent.diagnosis.explain.service import Explanation
 from nodeagent.model.addresses import endpoint_text
 from nodeagent.model.text import printable
@@ -75,7 +75,7 @@ def _endpoint(one: Account) -> str:
     return text + (f" ({one.detail})" if one.detail else "")
 
 
-def _kernel(found: InKernel) -> Iterator[str]:
+def _kernel(found: KernelService) -> Iterator[str]:
     if found.table is not TableState.RIGHT and not found.frontends:
         yield f"kernel {found.family}: the table is {found.table.value}"
         return

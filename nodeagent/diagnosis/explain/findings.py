@@ -15,7 +15,7 @@ from nodeagent.diagnosis.explain.object_findings import (
 )
 from nodeagent.diagnosis.explain.on_this_node import faults_of_node, stopped_on_the_way
 from nodeagent.diagnosis.explain.places import places_of
-from nodeagent.diagnosis.explain.service_facts import Facts
+from nodeagent.diagnosis.explain.service_facts import ServiceFacts
 from nodeagent.diagnosis.explain.verdict import Finding, Severity
 from nodeagent.model.addresses import family_of
 from nodeagent.model.frontend import Frontend
@@ -40,10 +40,10 @@ _CURES = {
 """What to do about a problem, by its reason."""
 
 
-def findings_of(facts: Facts, accounts: Sequence[Account]) -> Iterator[Finding]:
+def findings_of(facts: ServiceFacts, accounts: Sequence[Account]) -> Iterator[Finding]:
     """Yields everything that is wrong with a Service on this node, causes before their consequences.
 
-    accounts: its endpoints (`Facts.accounts`).
+    accounts: its endpoints (`ServiceFacts.accounts`).
     """
     yield from misplaced_cluster_ips(facts)
     yield from faults_of_node(facts)
@@ -69,7 +69,7 @@ def _is_for(account: Account, port: ServicePort) -> bool:
     return (account.service_port, account.protocol) == (port.name or "", port.protocol or "TCP")
 
 
-def _conflicts(facts: Facts) -> Iterator[Finding]:
+def _conflicts(facts: ServiceFacts) -> Iterator[Finding]:
     """Yields the addresses of this Service that belong to another, because that is older or earlier by name."""
     lost = [one for one in facts.own_problems if one.reason == "AddressConflict"]
     for one in lost:
@@ -83,7 +83,7 @@ def _conflicts(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _clients(facts: Facts) -> Iterator[Finding]:
+def _clients(facts: ServiceFacts) -> Iterator[Finding]:
     """Yields the addresses whose loadBalancerSourceRanges exclude the client in question."""
     if not facts.client:
         return
@@ -100,12 +100,12 @@ def _clients(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def guarded(facts: Facts) -> list[Frontend]:
+def guarded(facts: ServiceFacts) -> list[Frontend]:
     """The frontends that have loadBalancerSourceRanges."""
     return [one for one in facts.frontends if one.allowed_sources is not None]
 
 
-def _object_problems(facts: Facts) -> Iterator[Finding]:
+def _object_problems(facts: ServiceFacts) -> Iterator[Finding]:
     """Yields the agent's problems with the Service and its slices that no other rule explains."""
     for one in facts.own_problems:
         if one.reason in _TOLD_BETTER:
@@ -119,7 +119,7 @@ def _object_problems(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _sources(facts: Facts) -> Iterator[Finding]:
+def _sources(facts: ServiceFacts) -> Iterator[Finding]:
     """Yields problems with the API server, a manifest or the service interface that concern this Service too."""
     for one in facts.problems:
         if one.subject.startswith("API ") or (one.subject.startswith(_FILES) and _is_named(one, facts)):
@@ -143,13 +143,13 @@ def outdated(one: Problem) -> Finding:
     )
 
 
-def _is_named(one: Problem, facts: Facts) -> bool:
+def _is_named(one: Problem, facts: ServiceFacts) -> bool:
     """Returns whether a problem with a file is about an object of the Service."""
     names = (f"Service {facts.key}", *(f"EndpointSlice {key_of(each)}" for each in facts.slices))
     return any(name in one.detail for name in names)
 
 
-def _concerns(one: Problem, facts: Facts) -> bool:
+def _concerns(one: Problem, facts: ServiceFacts) -> bool:
     cluster_ips = () if facts.state is None else facts.state.cluster_ips
     return one.reason != "AddressNotProgrammed" or any(address in one.detail for address in cluster_ips)
 

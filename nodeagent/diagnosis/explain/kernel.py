@@ -18,8 +18,8 @@ class TableState(Enum):
 class KernelFrontend(Struct, frozen=True):
     """An address of a service as the kernel has it.
 
-    scope: whom it is for: `all`, or `pods and node`. action: `pick of 3`, `refuse`, `drop`. connections: counted; None
-    without a counter. picked: how often each of `backends` was, likewise.
+    scope: the clients that it serves: `all`, or `pods and node`. action: `pick of 3`, `refuse`, `drop`. connections:
+    how many were counted; None without a counter. picked: how many went to each of `backends`; None without counters.
     """
 
     kind: str
@@ -31,8 +31,8 @@ class KernelFrontend(Struct, frozen=True):
     picked: tuple[int, ...] | None = None
 
 
-class InKernel(Struct, frozen=True):
-    """What one family's table has of a service.
+class KernelService(Struct, frozen=True):
+    """A service as one family's table has it.
 
     deviations: one line for each element that is missing, different or too many. affinity, flows: endpoint → clients
     that are bound to it, connections that are tracked to it. not_local: its ClusterIPs that the service interface lacks.
@@ -67,12 +67,11 @@ class Probe(Struct, frozen=True):
     detail: str = ""
 
 
-class StoppedWay(Struct, frozen=True):
-    """Connections to the Service that do not get through this node, by its rules and routes.
+class StoppedConnection(Struct, frozen=True):
+    """Connections to a Service that the rules or routes of this node stop.
 
-    client: who connects, in words. place: `10.96.0.10:80/TCP`. share: of them all, as `1/3`; empty: every one. because, do: the reason
-    and the cure. meant: a rule stops these and lets others through, which may be what its author wants. of_node: the client is
-    this node itself.
+    client: the source, in words. place: `10.96.0.10:80/TCP`. share: the stopped part, as `1/3`; empty: all. because, do:
+    the reason and the cure. meant: a rule stops only these, which may be intended. of_node: the client is this node.
     """
 
     client: str

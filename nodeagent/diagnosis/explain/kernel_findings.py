@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from nodeagent.diagnosis.explain.kernel import TableState
-from nodeagent.diagnosis.explain.service_facts import Facts
+from nodeagent.diagnosis.explain.service_facts import ServiceFacts
 from nodeagent.diagnosis.explain.verdict import Finding, Severity
 from nodeagent.model.addresses import Family
 
 _SEE_THE_AGENT = "see that the agent runs and what hinders it: nodeagent problems, systemctl status nodeagent"
 
 
-def kernel_findings(facts: Facts) -> Iterator[Finding]:
+def kernel_findings(facts: ServiceFacts) -> Iterator[Finding]:
     """Yields the tables and elements that are missing or wrong in the kernel."""
     families = {frontend.family.value for frontend in facts.frontends}
     for found in facts.kernel or ():

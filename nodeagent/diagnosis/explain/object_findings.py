@@ -6,7 +6,7 @@ from functools import cache
 from ipaddress import ip_address, ip_network
 
 from nodeagent.diagnosis.explain.endpoint_reasons import Account
-from nodeagent.diagnosis.explain.service_facts import Facts
+from nodeagent.diagnosis.explain.service_facts import ServiceFacts
 from nodeagent.diagnosis.explain.verdict import Finding, Severity
 from nodeagent.model.addresses import LAST_PORT, endpoint_text, family_of, parse_address
 from nodeagent.model.objects import LABEL_PROXY_NAME, EndpointSlice, Service, ServicePort
@@ -22,7 +22,7 @@ _network = cache(ip_network)
 """The same few ranges are asked for of every Service."""
 
 
-def chained(facts: Facts, accounts: Sequence[Account]) -> Iterator[Finding]:
+def chained(facts: ServiceFacts, accounts: Sequence[Account]) -> Iterator[Finding]:
     """Endpoints that are addresses of Services: a connection is translated only once."""
     used = list(dict.fromkeys((one.address, one.port) for one in accounts if one.used))
     ranges = [_network(cidr) for cidr in facts.service_ranges]
@@ -48,7 +48,7 @@ def chained(facts: Facts, accounts: Sequence[Account]) -> Iterator[Finding]:
         )
 
 
-def unusable_ports(facts: Facts) -> Iterator[Finding]:
+def unusable_ports(facts: ServiceFacts) -> Iterator[Finding]:
     """Yields ports that no packet can have, and the lack of any port. The API server rejects such Services; manifests may
     have them."""
     if not facts.service.spec.ports:
@@ -71,7 +71,7 @@ def is_usable(port: ServicePort) -> bool:
     return is_port_number(port.port) and (port.protocol or "TCP") in PROTOCOLS
 
 
-def misplaced_cluster_ips(facts: Facts) -> Iterator[Finding]:
+def misplaced_cluster_ips(facts: ServiceFacts) -> Iterator[Finding]:
     """Yields ClusterIPs that are addresses of this node, or that a pod may get."""
     pods = [_network(cidr) for cidr in facts.pod_ranges]
     for one in () if facts.state is None else facts.state.cluster_ips:
@@ -97,7 +97,7 @@ def of_other_proxy(service: Service) -> Finding:
     )
 
 
-def unlabelled(facts: Facts) -> str:
+def unlabelled(facts: ServiceFacts) -> str:
     """Returns the slice without a service-name label whose own name begins with this Service's, or an empty text."""
     begin = f"EndpointSlice {facts.key}"
     named = (one.detail.partition(":")[0] for one in facts.problems if one.reason == "NoServiceName")
@@ -111,7 +111,7 @@ def left_to_balancer(service: Service) -> list[str]:
     return [one.ip for one in ingress or () if one.ip and one.ip_mode == "Proxy"]
 
 
-def node_ports(facts: Facts) -> Iterator[Finding]:
+def node_ports(facts: ServiceFacts) -> Iterator[Finding]:
     """Node ports that nobody has allocated, or that are answered nowhere on this node."""
     spec = facts.service.spec
     lacking = [one for one in facts.ports if not one.node_port]
@@ -142,7 +142,7 @@ def pending(service: Service) -> bool:
     return service.spec.type == "LoadBalancer" and not given and not service.spec.external_ips
 
 
-def misplaced(facts: Facts, accounts: Sequence[Account]) -> tuple[str, str]:
+def misplaced(facts: ServiceFacts, accounts: Sequence[Account]) -> tuple[str, str]:
     """Returns why no endpoint is assigned to this node, and what to do; two empty texts if they simply run elsewhere."""
     node = facts.context.node_name
     nodes = sorted({one.node for one in accounts})

@@ -10,8 +10,8 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 class Rate(Struct, frozen=True):
-    """Of one service port. per_second: over the last interval. recent: earlier ones, the oldest first. total: counted so
-    far."""
+    """New connections of one service port. per_second: over the last interval. recent: earlier rates, the oldest first.
+    total: connections counted so far."""
 
     service: str
     per_second: float
@@ -19,7 +19,7 @@ class Rate(Struct, frozen=True):
     recent: tuple[float, ...]
 
 
-class Rates:
+class RateTracker:
     """Computes rates from consecutive readings of the counters by service port and address."""
 
     def __init__(self) -> None:
@@ -27,10 +27,10 @@ class Rates:
         self._at: float | None = None
         self._recent: dict[str, deque[float]] = {}
 
-    def look(self, counters: Mapping[tuple[str, bytes], int], at: float) -> tuple[Rate, ...]:
-        """What came of every service port since the last look (none at the first), unsorted. at: seconds.
+    def update(self, counters: Mapping[tuple[str, bytes], int], at: float) -> tuple[Rate, ...]:
+        """Returns the rates since the previous call, unsorted; none at the first call. at: the clock, in seconds.
 
-        A counter that is smaller than it was has been rebuilt: all of it is new.
+        A counter that is smaller than before was created anew: all of its count is new.
         """
         seconds = None if self._at is None else max(at - self._at, 1e-9)
         came: dict[str, int] = {}

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from nodeagent.diagnosis.explain.endpoint_reasons import Account
 from nodeagent.diagnosis.explain.findings import findings_of, guarded, used_of
-from nodeagent.diagnosis.explain.kernel import InKernel, Probe
+from nodeagent.diagnosis.explain.kernel import KernelService, Probe
 from nodeagent.diagnosis.explain.object_findings import (
     left_to_balancer,
     of_external_name,
@@ -17,7 +17,7 @@ from nodeagent.diagnosis.explain.object_findings import (
 )
 from nodeagent.diagnosis.explain.places import place_of
 from nodeagent.diagnosis.explain.reservations import reservations
-from nodeagent.diagnosis.explain.service_facts import Facts
+from nodeagent.diagnosis.explain.service_facts import ServiceFacts
 from nodeagent.diagnosis.explain.verdict import Finding, Severity, worst_first
 from nodeagent.model.frontend import Frontend, FrontendKind, Scope
 from nodeagent.model.names import ObjectKey
@@ -67,7 +67,7 @@ class Explanation(Struct, frozen=True):
     slices: tuple[SliceFound, ...] = ()
     endpoints: tuple[Account, ...] = ()
     addresses: tuple[ServedAddress, ...] = ()
-    kernel: tuple[InKernel, ...] | None = None
+    kernel: tuple[KernelService, ...] | None = None
     probes: tuple[Probe, ...] = ()
     problems: tuple[Problem, ...] = ()
 
@@ -85,7 +85,7 @@ NOT_PROGRAMMED = Finding(
 )
 
 
-def explain_service(facts: Facts) -> Explanation:
+def explain_service(facts: ServiceFacts) -> Explanation:
     """Explains a Service that exists."""
     if is_of_other_proxy(facts.service):
         finding = of_other_proxy(facts.service)
@@ -180,7 +180,7 @@ def spec_of(service: Service) -> dict[str, object]:
     return {name: value for name, value in told.items() if value not in (None, [])}
 
 
-def _healthy(facts: Facts, accounts: Sequence[Account]) -> str:
+def _healthy(facts: ServiceFacts, accounts: Sequence[Account]) -> str:
     used, total = used_of(accounts)
     text = f"healthy: {used} of {total} endpoints used"
     if facts.ports and all(map(facts.is_answered_here, facts.ports)):
@@ -194,7 +194,7 @@ def _healthy(facts: Facts, accounts: Sequence[Account]) -> str:
     return text + reservations(facts.problems, facts.unseen)
 
 
-def _not_proxied(facts: Facts) -> Explanation:
+def _not_proxied(facts: ServiceFacts) -> Explanation:
     spec = facts.service.spec
     finding = None
     if spec.type == "ExternalName":
@@ -216,7 +216,7 @@ def _not_proxied(facts: Facts) -> Explanation:
     return Explanation(verdict, True, "note", str(facts.key), spec=spec_of(facts.service))
 
 
-def _no_such_port(facts: Facts) -> Explanation:
+def _no_such_port(facts: ServiceFacts) -> Explanation:
     ports = [one.name or str(one.port) for one in facts.service.spec.ports or ()]
     finding = Finding(
         Severity.BROKEN,
@@ -227,7 +227,7 @@ def _no_such_port(facts: Facts) -> Explanation:
     return Explanation(str(finding), False, "broken", str(facts.key), (finding,), spec_of(facts.service))
 
 
-def _slices(facts: Facts) -> Iterable[SliceFound]:
+def _slices(facts: ServiceFacts) -> Iterable[SliceFound]:
     for one in facts.slices:
         ports = tuple(
             f"{port.name + ' ' if port.name else ''}{port.port}/{port.protocol or 'TCP'}" for port in one.ports or ()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from nodeagent.diagnosis.explain.endpoint_reasons import Account, account_endpoints
-from nodeagent.diagnosis.explain.kernel import InKernel, NodeFault, Probe, StoppedWay
+from nodeagent.diagnosis.explain.kernel import KernelService, NodeFault, Probe, StoppedConnection
 from nodeagent.model.frontend import Frontend, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service, ServicePort, key_of
@@ -16,16 +16,24 @@ from nodeagent.proxy.translate.context import Context
 DNS_PORT = 53
 
 
-class Facts(Struct, frozen=True, kw_only=True):
-    """The input of `explain_service`. state: the translation's result for the Service, None where it has none.
+class ServiceFacts(Struct, frozen=True, kw_only=True):
+    """The input of `explain_service`.
 
-    problems: all of the agent's, of whatever object. kernel: what each family's table has; None where it was not read.
-    probes: connections that were made to its endpoints. port: a name or number, to look at that one only; empty: all.
-    client: an address that wants to connect; empty: none. astray: names of slices' Services that do not exist.
-    agent_runs: whether an agent on this node repairs the kernel's tables. service_ranges: where ClusterIPs are, as
-    far as that is known. pod_ranges: where pods are, likewise. taken: addresses of Services. node_port_ranges: where node ports are answered; None: not known.
-    stopped: connections to its addresses that do not get through this node. node_faults: what is wrong with the node.
-    names_at: addresses at which this node answers DNS itself. unseen: what may stop connections and was not looked at.
+    state: the translation's result for the Service; None without a result.
+    problems: all problems of the agent, of every object.
+    kernel: the Service in each family's table; None if the kernel was not read.
+    probes: results of connections to its endpoints.
+    port: the name or number of the only port to explain; empty: all ports.
+    client: the address of a client; empty: any client.
+    astray: Services that slices name and that do not exist.
+    agent_runs: whether an agent on this node repairs the kernel's tables.
+    service_ranges, pod_ranges: the known CIDRs of ClusterIPs and of pods.
+    taken: the addresses of all Services.
+    node_port_ranges: CIDRs of addresses that answer node ports; None if unknown.
+    stopped: connections to its addresses that this node stops.
+    node_faults: faults of the node.
+    names_at: addresses at which this node answers DNS itself.
+    unseen: checks that were not made, so that connections may still be stopped.
     """
 
     service: Service
@@ -33,7 +41,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     context: Context
     state: ServiceState | None
     problems: Sequence[Problem] = ()
-    kernel: Sequence[InKernel] | None = None
+    kernel: Sequence[KernelService] | None = None
     probes: Sequence[Probe] = ()
     port: str = ""
     client: str = ""
@@ -43,7 +51,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     taken: AddressesInUse = AddressesInUse()
     pod_ranges: Sequence[str] = ()
     node_port_ranges: Sequence[str] | None = None
-    stopped: Sequence[StoppedWay] = ()
+    stopped: Sequence[StoppedConnection] = ()
     node_faults: Sequence[NodeFault] = ()
     names_at: Sequence[str] = ()
     unseen: Sequence[str] = ()
@@ -60,7 +68,7 @@ class Facts(Struct, frozen=True, kw_only=True):
         return [one for one in ports if not self.port or self.port in (one.name or "", str(one.port))]
 
     def is_answered_here(self, port: ServicePort) -> bool:
-        """Whether this node answers queries to that port itself, at every address of the Service."""
+        """Returns whether this node answers DNS queries to that port itself, at every address of the Service."""
         spec = self.service.spec
         here = () if self.state is None else self.state.cluster_ips
         addresses = here or spec.cluster_ips or (spec.cluster_ip,)
@@ -68,7 +76,7 @@ class Facts(Struct, frozen=True, kw_only=True):
         return asked and all(address in self.names_at for address in addresses)
 
     def accounts(self) -> tuple[Account, ...]:
-        """Every endpoint of the slices for those ports, with why it is used or not."""
+        """Returns every endpoint of the slices for those ports, with the reason why it is used or not."""
         names = {(one.name or "", one.protocol or "TCP") for one in self.ports}
         found = account_endpoints(self.service, self.slices, self.context)
         return tuple(one for one in found if not self.port or (one.service_port, one.protocol) in names)

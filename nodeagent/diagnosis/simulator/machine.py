@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from nodeagent.diagnosis.simulator.packet import Packet, network_header, transport_header
-from nodeagent.diagnosis.simulator.spelling import UNKNOWN, Field, Form, loaded_field, spell, spell_fields
+from nodeagent.diagnosis.simulator.spelling import UNKNOWN, Form, RegisterContent, loaded_field, spell, spell_fields
 from nodeagent.model.addresses import pack_address, unpack_address
 from nodeagent.proxy.dataplane.image.image import TableImage
 from nodeagent.proxy.dataplane.program.schema import SetSpec
@@ -76,7 +76,7 @@ class Machine:
     lookups: int = 0
     _chosen: int = 0
     _registers: bytearray = field(default_factory=lambda: bytearray(_REGISTER_BYTES))
-    _fields: dict[int, Field] = field(default_factory=dict)
+    _fields: dict[int, RegisterContent] = field(default_factory=dict)
 
     def execute(self, expression: nft.Expression) -> nft.Verdict | None:
         """Returns the verdict if an expression ends the rule, else None. Raises RuleEnds, RuleUnclear, ChoiceNeeded."""
@@ -253,7 +253,7 @@ class Machine:
                 held = self._read(reg, len(mask))
                 self._store(reg, bytes(have & keep for have, keep in zip(held, mask, strict=True)))
                 form = Form.ADDRESS if label.form is Form.ADDRESS else Form.NUMBER
-                self._fields[reg] = Field(f"{label.name} & {spell(form, mask)}", form)
+                self._fields[reg] = RegisterContent(f"{label.name} & {spell(form, mask)}", form)
             case nft.UpdateMap():
                 self._learn(expression)
 

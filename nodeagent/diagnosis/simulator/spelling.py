@@ -93,7 +93,7 @@ _PAYLOAD = {
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class RegisterContent:
     """The content with which a register was loaded."""
 
     name: str
@@ -104,23 +104,23 @@ class Field:
         return spell(self.form, data)
 
 
-UNKNOWN = Field("?")
+UNKNOWN = RegisterContent("?")
 
 
-def loaded_field(expression: nft.Payload | nft.Meta | nft.Ct | nft.FibType | nft.SocketWildcard) -> Field:
+def loaded_field(expression: nft.Payload | nft.Meta | nft.Ct | nft.FibType | nft.SocketWildcard) -> RegisterContent:
     """Returns what an expression loads, by nft's name."""
     match expression:
         case nft.Payload(_, base, offset, length):
             name, form = _PAYLOAD.get((base, offset, length), (f"@{base.name.lower()},{offset},{length}", Form.NUMBER))
-            return Field(name, form)
+            return RegisterContent(name, form)
         case nft.Meta(_, key):
-            return Field(*_META[key])
+            return RegisterContent(*_META[key])
         case nft.Ct(_, key):
-            return Field(_CT_NAMES[key], _CT_FORMS.get(key, Form.ADDRESS))
+            return RegisterContent(_CT_NAMES[key], _CT_FORMS.get(key, Form.ADDRESS))
         case nft.FibType(_, source):
-            return Field(f"fib {'saddr' if source else 'daddr'} type", Form.ROUTE_TYPE)
+            return RegisterContent(f"fib {'saddr' if source else 'daddr'} type", Form.ROUTE_TYPE)
         case nft.SocketWildcard():
-            return Field("socket wildcard")
+            return RegisterContent("socket wildcard")
 
 
 def spell(form: Form, data: bytes) -> str:

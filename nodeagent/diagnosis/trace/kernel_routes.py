@@ -161,12 +161,11 @@ class KernelRoutes:
             found |= self._bridges.barred_ports(bridge, ports)
         return found
 
-    def bridges_of(self, port: str) -> frozenset[str]:
+    def bridge_with_port(self, port: str) -> str:
         """Returns the bridge that an interface is a port of; empty if it is not a port."""
         link = self._link(port)
-        return frozenset(
-            one.name for one in self._all_links().values() if link is not None and one.ifindex == link.master
-        )
+        links = () if link is None else self._all_links().values()
+        return next((one.name for one in links if link is not None and one.ifindex == link.master), "")
 
     def ends_at(self, interface: str, address: str) -> tuple[str, ...]:
         """Returns the interface, and for a bridge also the port behind which a host is, if the bridge has learned it."""

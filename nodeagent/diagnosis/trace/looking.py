@@ -34,7 +34,7 @@ def _barred(found: Sequence[Journey], interfaces: frozenset[str], routes: Kernel
     arrive. Any such port may lead to the host: the port of a host that does not answer is not known."""
     if all(one.end is End.ARRIVED for one in found):
         return []
-    return [why for port, (why, _) in routes.barred_ports().items() if interfaces & routes.bridges_of(port)]
+    return [why for port, (why, _) in routes.barred_ports().items() if routes.bridge_with_port(port) in interfaces]
 
 
 def _interfaces(question: Question, found: Sequence[Journey], routes: KernelRoutes) -> frozenset[str]:

@@ -24,7 +24,7 @@ class PodExecError(KubeError):
     """The program was not run, or how it ended is not known."""
 
 
-class Ran(Struct, frozen=True):
+class ExecResult(Struct, frozen=True):
     """How a program ended. code: its exit code. content: its standard output. errors: its standard error, as text."""
 
     code: int
@@ -55,7 +55,7 @@ async def run_in_pod(
     stdin: bytes = b"",
     seconds: float,
     limit: int = OUTPUT_LIMIT_BYTES,
-) -> Ran:
+) -> ExecResult:
     """Runs `command` and waits for its end. The program's standard input has these bytes, and stays open. limit: bytes of output.
 
     Raises PodExecError, ServerUnreachableError also if it takes longer than `seconds`, or another KubeError.
@@ -91,7 +91,7 @@ async def _gather(opened: AsyncIterator[aiohttp.WSMessage], gathered: dict[int, 
             gathered[message.data[0]] += piece
 
 
-def _ended(gathered: dict[int, bytearray], where: str) -> Ran:
+def _ended(gathered: dict[int, bytearray], where: str) -> ExecResult:
     if not gathered[STATUS]:
         raise PodExecError(f"{where}: the connection ended before the program did")
     status = status_of(bytes(gathered[STATUS]))
@@ -100,4 +100,4 @@ def _ended(gathered: dict[int, bytearray], where: str) -> Ran:
     if said is None and status.reason is not None:
         raise PodExecError(f"{where}: {status.message or status.reason}")
     code = int(said) if said is not None and said.isdigit() else 0
-    return Ran(code, bytes(gathered[STDOUT]), gathered[STDERR].decode(errors="replace"))
+    return ExecResult(code, bytes(gathered[STDOUT]), gathered[STDERR].decode(errors="replace"))

@@ -78,7 +78,7 @@ def test_what_cannot_be_made_is_said_in_one_line(start: Callable[..., Any], tmp_
         (["kubeconfig", "--role", "agent"], "--data-dir is needed"),
         (
             ["--data-dir", str(tmp_path / "none"), "kubeconfig", "--role", "agent"],
-            "the server makes it on its first start",
+            "the server creates it at its first start",
         ),
     ):
         refused = run(*arguments)

@@ -13,8 +13,8 @@ from aiohttp import web
 
 from nodeagent.cli.all_nodes import agent_pods
 from nodeagent.cli.all_nodes.agent_pods import AgentPlace, find_agents
-from nodeagent.cli.all_nodes.asking import Agents, NotAsked
-from nodeagent.cli.all_nodes.cluster_options import BRIEF, AskedCluster
+from nodeagent.cli.all_nodes.asking import Agents, NoAnswer
+from nodeagent.cli.all_nodes.cluster_options import BRIEF, ClusterTarget
 from nodeagent.cli.all_nodes.cluster_question import answers_of
 from nodeagent.cli.exit_codes import Failure
 from nodeagent.diagnosis.all_nodes.node_answers import Condition, NodeAnswer
@@ -22,7 +22,7 @@ from nodeagent.proxy.source.client.api_client import ApiClient
 from nodeagent.proxy.source.client.credentials import FixedCredential
 from nodeagent.proxy.source.client.kubeconfig import ClusterAccess
 from nodeagent.proxy.source.client.tls import TlsTrust
-from nodeagent.proxy.source.pod_exec import PROTOCOLS, Ran
+from nodeagent.proxy.source.pod_exec import PROTOCOLS, ExecResult
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/kube-system/pods"
 RUNNING = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
@@ -121,8 +121,8 @@ async def agents(
 
 def asked(
     fake_api_server: Callable[[], Any], serve: Serve, places: list[AgentPlace], **limits: Any
-) -> dict[str, Ran | NotAsked]:
-    came: dict[str, Ran | NotAsked] = {}
+) -> dict[str, ExecResult | NoAnswer]:
+    came: dict[str, ExecResult | NoAnswer] = {}
 
     async def main() -> None:
         names = [one.node for one in places if one.pod]
@@ -165,7 +165,7 @@ async def is_away(request: web.Request) -> web.StreamResponse:
 
 
 def test_an_answer_is_what_the_command_printed(fake_api_server: Callable[[], Any]) -> None:
-    assert asked(fake_api_server, says_ok, places("a")) == {"a": Ran(0, b"ok", "")}
+    assert asked(fake_api_server, says_ok, places("a")) == {"a": ExecResult(0, b"ok", "")}
 
 
 @pytest.mark.parametrize(
@@ -228,12 +228,12 @@ def test_an_older_agent_is_asked_in_its_words(fake_api_server: Callable[[], Any]
             for serve in (of_an_older_version, of_an_older_version):
                 server.answer(f"{PODS}/agent-a/exec", serve)
             server.answer(f"{PODS}/agent-b/exec", says_nothing)
-            cluster = AskedCluster(kubeconfig(tmp_path, server.url), None, (), "", "kube-system", 20.0)
+            cluster = ClusterTarget(kubeconfig(tmp_path, server.url), None, (), "", "kube-system", 20.0)
             return await asyncio.to_thread(answers_of, cluster, ["explain", BRIEF, "-o", "json"])
 
     unclear, well = asyncio.run(main())
     assert well == NodeAnswer("a", Condition.HEALTHY, "healthy: 3 Services")
-    assert unclear == NodeAnswer("b", Condition.UNKNOWN, "it ended with 0 and said nothing"), "a control"
+    assert unclear == NodeAnswer("b", Condition.UNKNOWN, "it ended with 0 and printed nothing"), "a control"
 
 
 async def says_nothing(request: web.Request) -> web.StreamResponse:

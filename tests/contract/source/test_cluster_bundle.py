@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from nodeagent.cli.all_nodes.cluster_bundle import bundle_cluster
-from nodeagent.cli.all_nodes.cluster_options import AskedCluster
+from nodeagent.cli.all_nodes.cluster_options import ClusterTarget
 from nodeagent.cli.bundle import redacted
-from nodeagent.cli.bundle_archive import bundle_of
+from nodeagent.cli.bundle_archive import open_bundle
 from nodeagent.cli.exit_codes import Failure
 from nodeagent.cli.recording import NotReplayable
 from nodeagent.proxy.source.pod_exec import PROTOCOLS
@@ -73,7 +73,7 @@ def written(fake_api_server: Callable[[], Any], directory: Path) -> tuple[Path, 
                 "current-context": "c",
             }
             kubeconfig.write_text(json.dumps(document))
-            cluster = AskedCluster(kubeconfig, None, (), "", "kube-system", 20.0)
+            cluster = ClusterTarget(kubeconfig, None, (), "", "kube-system", 20.0)
             return await asyncio.to_thread(bundle_cluster, cluster, archive, redacted)
 
     count, missing = asyncio.run(main())
@@ -100,16 +100,16 @@ def test_what_came_is_there_and_who_is_missing_is_said(fake_api_server: Callable
 def test_a_node_is_taken_out_by_its_name(fake_api_server: Callable[[], Any], tmp_path: Path) -> None:
     archive, _, _ = written(fake_api_server, tmp_path)
 
-    with bundle_of(archive, "a") as file:
+    with open_bundle(archive, "a") as file:
         assert file.read() == BUNDLE
     for name, why in ((None, "it holds bundles of a: name one with --node"), ("b", "it has no bundle of b")):
-        with pytest.raises(NotReplayable, match=why), bundle_of(archive, name):
+        with pytest.raises(NotReplayable, match=why), open_bundle(archive, name):
             pass
     single = tmp_path / "single.tar.gz"
     single.write_bytes(BUNDLE)
-    with bundle_of(single, None) as file:
+    with open_bundle(single, None) as file:
         assert file.read() == BUNDLE
-    with pytest.raises(NotReplayable, match="leave out --node"), bundle_of(single, "a"):
+    with pytest.raises(NotReplayable, match="leave out --node"), open_bundle(single, "a"):
         pass
 
 
@@ -117,12 +117,12 @@ def test_what_is_no_archive_is_said(tmp_path: Path) -> None:
     for content in (b"", b"text", bytes(range(256))):
         path = tmp_path / "x"
         path.write_bytes(content)
-        with pytest.raises(NotReplayable, match="it is no bundle"), bundle_of(path, "a"):
+        with pytest.raises(NotReplayable, match="it is no bundle"), open_bundle(path, "a"):
             pass
 
 
 def test_a_cluster_that_cannot_be_asked_leaves_no_file(tmp_path: Path) -> None:
-    cluster = AskedCluster(tmp_path / "nothing", None, (), "", "kube-system", 20.0)
+    cluster = ClusterTarget(tmp_path / "nothing", None, (), "", "kube-system", 20.0)
     with pytest.raises(Failure, match="No such file"):
         bundle_cluster(cluster, tmp_path / "report.tar", redacted)
     assert list(tmp_path.iterdir()) == []

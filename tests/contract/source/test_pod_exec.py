@@ -18,7 +18,7 @@ from nodeagent.proxy.source.client.api_errors import (
 from nodeagent.proxy.source.client.credentials import FixedCredential
 from nodeagent.proxy.source.client.kubeconfig import ClusterAccess
 from nodeagent.proxy.source.client.tls import TlsTrust
-from nodeagent.proxy.source.pod_exec import PROTOCOLS, PodExecError, Ran, run_in_pod
+from nodeagent.proxy.source.pod_exec import PROTOCOLS, ExecResult, PodExecError, run_in_pod
 
 PATH = "/api/v1/namespaces/shop/pods/web-1/exec"
 SUCCESS = {"metadata": {}, "status": "Success"}
@@ -41,7 +41,7 @@ def run(
     protocols: tuple[str, ...] = PROTOCOLS,
     seconds: float = 5.0,
     stdin: bytes = b"",
-) -> tuple[Ran, Any, list[bytes]]:
+) -> tuple[ExecResult, Any, list[bytes]]:
     """The result, the server, what came by standard input."""
     said: list[bytes] = []
 
@@ -57,7 +57,7 @@ def run(
         await opened.close()
         return opened
 
-    async def main() -> tuple[Ran, Any, list[bytes]]:
+    async def main() -> tuple[ExecResult, Any, list[bytes]]:
         async with fake_api_server() as server:
             server.answer(PATH, serve)
             access = ClusterAccess(server.url, TlsTrust(), FixedCredential("Bearer secret"))
@@ -80,7 +80,7 @@ def test_output_and_errors_are_told_apart(fake_api_server: Callable[[], Any], pr
 
     ran, server, _ = run(fake_api_server, frames, protocols=(protocol,))
 
-    assert ran == Ran(0, b"one two", "oh")
+    assert ran == ExecResult(0, b"one two", "oh")
     (_, query, headers) = server.requests[0]
     assert query["container"] == "main"
     assert headers["Authorization"] == "Bearer secret"
@@ -97,7 +97,7 @@ def test_standard_input_is_a_channel_too(fake_api_server: Callable[[], Any]) -> 
 def test_an_exit_code_is_the_programs(fake_api_server: Callable[[], Any]) -> None:
     ran, _, _ = run(fake_api_server, [b"\x01no", status(exit_code(3))])
 
-    assert ran == Ran(3, b"no", "")
+    assert ran == ExecResult(3, b"no", "")
 
 
 @pytest.mark.parametrize(

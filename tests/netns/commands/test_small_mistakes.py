@@ -83,7 +83,7 @@ def test_a_data_directory_of_somebody_else_is_named(node: Node, tmp_path: Path) 
     done = node.run(*WITHOUT_OVERRIDE, "apiserver", "--listen=127.0.0.1:0", f"--data-dir={closed}/data")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.splitlines()[-1].startswith(f"nodeagent: {closed}/data")
-    assert "Permission denied: run it as whom that belongs to, or name another --data-dir" in done.stderr
+    assert "Permission denied: run it as the owner, or name another --data-dir" in done.stderr
     assert "Errno" not in done.stderr
 
 

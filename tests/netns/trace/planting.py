@@ -165,8 +165,8 @@ def first_line(world: World, source: str, address: str, protocol: str, *options:
     return done.stdout.splitlines()[0], done.returncode
 
 
-def works(world: World, source: str, address: str, protocol: str, *, patiently: bool) -> bool:
-    timeout = PATIENCE_SECONDS if patiently else SILENCE_SECONDS
+def works(world: World, source: str, address: str, protocol: str, *, read_with_retries: bool) -> bool:
+    timeout = PATIENCE_SECONDS if read_with_retries else SILENCE_SECONDS
     return world[source].ask(address, 80, Protocol[protocol.upper()], timeout=timeout).only.failure is None
 
 
@@ -178,7 +178,7 @@ def forget_connections(world: World) -> None:
 def works_again(world: World, source: str, address: str, protocol: str) -> bool:
     """Whether it does within the patience: a neighbour that did not answer is given up for a moment."""
     end = time.monotonic() + PATIENCE_SECONDS
-    while not works(world, source, address, protocol, patiently=True):
+    while not works(world, source, address, protocol, read_with_retries=True):
         if time.monotonic() > end:
             return False
         time.sleep(0.2)

@@ -79,14 +79,14 @@ def test_an_answer_that_the_bridge_carries_past_the_rules(bridged: Cluster, tabl
     with planted(world, f"sysctl -qw {setting}=0", f"sysctl -qw {setting}=1"):
         client, address, _ = BETWEEN[tables]
         for protocol in ("tcp", "udp"):
-            assert not works(world, client, address, protocol, patiently=False)
+            assert not works(world, client, address, protocol, read_with_retries=False)
         line, code = first_line(world, *BETWEEN[tables])
         assert line.startswith("one way: ")
         assert PAST in line
         assert line.endswith(f"; modprobe br_netfilter; sysctl -w {setting}=1")
         assert code == 1
         assert PAST in check_line(world)
-        assert works(world, *ALONE[tables], patiently=True)
+        assert works(world, *ALONE[tables], read_with_retries=True)
         assert first_line(world, *ALONE[tables])[1] == 0
     finds_nothing(world)
 
@@ -110,7 +110,7 @@ def test_what_a_bridge_carries_back_is_not_routed(bridged: Cluster, script: str,
     world = bridged.world
     assert works_again(world, *BETWEEN[tables])
     with planted(world, script, undo):
-        assert works(world, *BETWEEN[tables], patiently=True)
+        assert works(world, *BETWEEN[tables], read_with_retries=True)
         line, code = first_line(world, *BETWEEN[tables])
         assert (line.partition(":")[0], code) == ("arrives", 0), line
 
@@ -149,14 +149,14 @@ def test_a_pod_that_is_its_own_endpoint_behind_a_port_that_gives_nothing_back(br
     world = bridged.world
     finds_nothing(world)
     with planted(world, "bridge link set dev web-0 hairpin off", "bridge link set dev web-0 hairpin on"):
-        assert not works(world, *ALONE[tables], patiently=False)
+        assert not works(world, *ALONE[tables], read_with_retries=False)
         line, code = first_line(world, *ALONE[tables])
         assert line.startswith("dropped: ")
         assert NOTHING_BACK in line
         assert line.endswith("; bridge link set dev web-0 hairpin on")
         assert code == 1
         assert NOTHING_BACK in check_line(world)
-        assert works(world, *BETWEEN[tables], patiently=True)
+        assert works(world, *BETWEEN[tables], read_with_retries=True)
         assert first_line(world, *BETWEEN[tables])[1] == 0
     finds_nothing(world)
 
@@ -168,7 +168,7 @@ def test_a_port_need_give_nothing_back_where_the_rules_do_not_see_bridged_packet
     world, setting = bridged.world, SETTINGS[tables]
     script = f"bridge link set dev web-0 hairpin off; sysctl -qw {setting}=0"
     with planted(world, script, f"bridge link set dev web-0 hairpin on; sysctl -qw {setting}=1"):
-        assert works(world, *ALONE[tables], patiently=True)
+        assert works(world, *ALONE[tables], read_with_retries=True)
         assert first_line(world, *ALONE[tables])[1] == 0
 
 
@@ -187,7 +187,7 @@ def test_a_filter_at_a_port_of_the_bridge_is_named(bridged: Cluster, port: str, 
     world = bridged.world
     assert works_again(world, "caller", WEB, "tcp")
     with tc_filter(port, direction, DROP)(bridged):
-        assert not works(world, "caller", WEB, "tcp", patiently=False)
+        assert not works(world, "caller", WEB, "tcp", read_with_retries=False)
         said, _ = first_line(world, "caller", WEB, "tcp")
         assert f"as far as is known: the tc filter bpf at {port} ({direction}) may drop or change it" in said
     assert works_again(world, "caller", WEB, "tcp")

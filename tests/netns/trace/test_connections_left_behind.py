@@ -54,7 +54,7 @@ def test_a_connection_to_an_endpoint_that_is_gone(node: Cluster, family: Family,
         expose(node, number, Pod("web-0", world["web-0"].addresses))
         if answered:
             assert held.ask().only.failure is Failure.TIMEOUT
-        assert works(world, *connection, patiently=True)
+        assert works(world, *connection, read_with_retries=True)
         gone = endpoint_text(of_family(family, OLD.addresses), TARGET_PORT)
         says = (
             f"a connection of {client} still goes to {gone}, where no new connection would go, and got no answer for "

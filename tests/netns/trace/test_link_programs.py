@@ -92,7 +92,7 @@ def test_a_filter_that_drops_is_named(node: Cluster, address: str, interface: st
     world = node.world
     assert works_again(world, "caller", address, "tcp")
     with tc_filter(interface, direction, DROP)(node):
-        assert not works(world, "caller", address, "tcp", patiently=False)
+        assert not works(world, "caller", address, "tcp", read_with_retries=False)
         said, code = first_line(world, "caller", address, "tcp")
         assert (code, said.startswith("arrives: ")) == (0, True), said
         assert f"; as far as is known: the tc filter bpf at {interface} ({direction}) may drop or change it" in said
@@ -125,7 +125,7 @@ def test_an_express_program_is_named(node: Cluster, address: str, interface: str
     world = node.world
     assert works_again(world, "caller", address, "tcp")
     with express_program(node, interface):
-        assert not works(world, "caller", address, "tcp", patiently=False)
+        assert not works(world, "caller", address, "tcp", read_with_retries=False)
         said, _ = first_line(world, "caller", address, "tcp")
         assert "as far as is known: the XDP program " in said
         assert f" at {interface} may drop or change it: not followed: see ip -d link show dev {interface}" in said

@@ -134,7 +134,7 @@ CONNECTIONS = (CLIENT, (NODE, WEB, "tcp"), ("caller", HOSTED, "tcp"), ("caller",
 def finds_nothing(world: World) -> None:
     """What worked just now: that a connection got no answer while there was a fault is reported until one does."""
     for connection in CONNECTIONS:
-        assert works(world, *connection, patiently=True)
+        assert works(world, *connection, read_with_retries=True)
         line, code = first_line(world, *connection)
         assert (line.partition(":")[0], code, "as far as" in line) == ("arrives", 0, False), line
 
@@ -151,7 +151,7 @@ def test_the_first_line_names_it(
     forget_connections(world)
     try:
         with by_shell(script, undo)(hosting):
-            assert not works(world, *connection, patiently=False)
+            assert not works(world, *connection, read_with_retries=False)
             line, code = first_line(world, *connection)
             assert cause in line
             assert code == (0 if line.startswith("arrives: ") else 1)
@@ -208,17 +208,17 @@ def test_a_pod_that_does_not_answer_this_client(
     """What is wrong there no command of the node can see; that nothing came back the connection tracker knows."""
     world = hosting.world
     silence = "got no answer from 10.244.1.10:8080: see the firewall and the routes there"
-    assert works(world, *CLIENT, patiently=True)
+    assert works(world, *CLIENT, read_with_retries=True)
     assert silence not in first_line(world, *CLIENT)[0]
     with fault(world, "web-0"):
-        assert not works(world, *CLIENT, patiently=False)
+        assert not works(world, *CLIENT, read_with_retries=False)
         end = time.monotonic() + PATIENCE_SECONDS
         while silence not in (line := first_line(world, *CLIENT)[0]):
             assert time.monotonic() < end, line
             time.sleep(0.2)
         assert line.startswith("arrives: ")
         assert f"as far as is known: the last connection of {world['caller'].address()}, " in line
-    assert works(world, *CLIENT, patiently=True)
+    assert works(world, *CLIENT, read_with_retries=True)
     assert silence not in first_line(world, *CLIENT)[0]
 
 
@@ -227,7 +227,7 @@ def test_a_node_that_nobody_finds(hosting: Cluster) -> None:
     mute = by_shell("sysctl -qw net.ipv4.conf.caller.arp_ignore=8", "sysctl -qw net.ipv4.conf.caller.arp_ignore=0")
     with mute(hosting):
         world.run("caller", ["ip", "neigh", "flush", "all"])
-        assert not works(world, *CLIENT, patiently=False)
+        assert not works(world, *CLIENT, read_with_retries=False)
         assert check_line(world).startswith("not healthy: arp_ignore, because 8 for caller: nobody there who asks")
     assert works_again(world, *CLIENT)
     assert check_line(world) == "healthy"

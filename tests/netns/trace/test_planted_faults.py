@@ -159,7 +159,7 @@ def test_the_first_line_of_a_trace_names_the_cause(
     def finds_nothing() -> None:
         line, code = first_line(world, *connection)
         assert (line.partition(":")[0], code) == ("arrives", 0), line
-        assert works(world, *connection, patiently=True)
+        assert works(world, *connection, read_with_retries=True)
 
     finds_nothing()
     forget_connections(world)
@@ -167,7 +167,7 @@ def test_the_first_line_of_a_trace_names_the_cause(
         line, code = first_line(world, *connection)
         assert cause in line
         assert code == 1
-        assert not works(world, *connection, patiently=False)
+        assert not works(world, *connection, read_with_retries=False)
     finds_nothing()
 
 
@@ -185,7 +185,7 @@ def test_a_port_of_another_protocol_is_named_with_those_there_are(node: Cluster)
     line, code = first_line(node.world, "caller", FAR, "udp")
     assert "is a ClusterIP that serves nothing at 10.96.0.2:80/UDP; use a port it has: 80/TCP" in line
     assert code == 1
-    assert not works(node.world, "caller", FAR, "udp", patiently=True)
+    assert not works(node.world, "caller", FAR, "udp", read_with_retries=True)
 
 
 def test_a_node_port_at_an_address_that_has_none(node: Cluster) -> None:
@@ -218,14 +218,14 @@ def test_a_target_port_that_nobody_listens_on(node: Cluster) -> None:
     line, code = first_line(node.world, *connection)
     assert "no program of this node listens on 192.168.0.2:9100/TCP" in line
     assert code == 1
-    assert not works(node.world, *connection, patiently=True)
+    assert not works(node.world, *connection, read_with_retries=True)
     with node.world[NODE].serve(9100, addresses=("127.0.0.1",)):
         line, _ = first_line(node.world, *connection)
         assert "192.168.0.2:9100/TCP, only on 127.0.0.1; let it listen on 192.168.0.2, or on all" in line
-        assert not works(node.world, *connection, patiently=True)
+        assert not works(node.world, *connection, read_with_retries=True)
     server = node.world[NODE].serve(9100)
     assert first_line(node.world, *connection)[1] == 0
-    assert works(node.world, *connection, patiently=True)
+    assert works(node.world, *connection, read_with_retries=True)
     server.stop()
 
 
@@ -233,21 +233,21 @@ def test_rules_outside_of_ip_are_named_where_they_may_be_why(node: Cluster) -> N
     """They are not evaluated: the first line says so, and the check names them."""
     world, connection = node.world, ("caller", WEB, "tcp")
     guard = "table netdev guard { chain i { type filter hook ingress device caller priority 0; tcp dport 80 drop; }; }"
-    assert works(world, *connection, patiently=True)
+    assert works(world, *connection, read_with_retries=True)
     assert "as far as is known" not in first_line(world, *connection)[0]
     with by_shell(f"nft '{guard}'", "nft delete table netdev guard")(node):
         line, _ = first_line(world, *connection)
         assert "as far as is known: table netdev guard is not evaluated" in line
-        assert not works(world, *connection, patiently=False)
+        assert not works(world, *connection, read_with_retries=False)
     assert "as far as is known" not in first_line(world, *connection)[0]
-    assert works(world, *connection, patiently=True)
+    assert works(world, *connection, read_with_retries=True)
 
 
 def test_a_reverse_path_filter(node: Cluster) -> None:
     """What the route back leads elsewhere is dropped; trace says so before, check counts it after."""
     world, connection = node.world, ("outside", BALANCER, "tcp")
     assert first_line(world, *connection, "--from", "eth0")[1] == 0
-    assert works(world, *connection, patiently=True)
+    assert works(world, *connection, read_with_retries=True)
     assert check_line(world) == "healthy"
     strict = by_shell(
         "sysctl -qw net.ipv4.conf.eth0.rp_filter=1; ip route add 203.0.113.2 dev caller",
@@ -257,7 +257,7 @@ def test_a_reverse_path_filter(node: Cluster) -> None:
         line, code = first_line(world, *connection, "--from", "eth0")
         assert "rp_filter (strict) of eth0 drops packets from 203.0.113.2" in line
         assert code == 1
-        assert not works(world, *connection, patiently=False)
+        assert not works(world, *connection, read_with_retries=False)
         assert check_line(world).startswith("not healthy: rp_filter, because the reverse path filter has dropped")
     assert check_line(world) == "healthy"
 
@@ -267,7 +267,7 @@ def test_a_stale_flow_of_udp(node: Cluster) -> None:
     world = node.world
     client = world["caller"].address()
     conntrack(world, "-D", "-p", "udp", "-s", client)
-    assert works(world, "caller", WEB, "udp", patiently=True)
+    assert works(world, "caller", WEB, "udp", read_with_retries=True)
     assert first_line(world, "caller", WEB, "udp")[1] == 0
     original = ["-s", client, "-d", WEB, "--sport", str(CLIENT_PORT), "--dport", "80"]
     reply = ["-r", "10.244.1.99", "-q", client, "--reply-port-src", "8080", "--reply-port-dst", str(CLIENT_PORT)]
@@ -299,11 +299,11 @@ def test_a_full_connection_table(node: Cluster) -> None:
     assert line.startswith("dropped: ")
     assert "the connection table is full" in line
     assert code == 1
-    assert not works(world, *connection, patiently=False)
+    assert not works(world, *connection, read_with_retries=False)
     assert check_line(world).startswith("not healthy: connection table, because it is full")
     filler.stop()
     assert first_line(world, *connection)[1] == 0
-    assert works(world, *connection, patiently=True)
+    assert works(world, *connection, read_with_retries=True)
 
 
 SHUT = [
@@ -333,7 +333,7 @@ def test_the_first_line_of_a_check_names_what_stops_connections_of_everybody(
 ) -> None:
     assert check_line(node.world) == "healthy"
     with by_shell(script, undo)(node):
-        assert not works(node.world, "caller" if "OUTPUT" not in script else NODE, WEB, "tcp", patiently=False)
+        assert not works(node.world, "caller" if "OUTPUT" not in script else NODE, WEB, "tcp", read_with_retries=False)
         line = check_line(node.world)
         assert line.startswith("not healthy: IPv4 connections, because ")
         assert cause in line

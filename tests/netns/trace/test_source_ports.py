@@ -28,7 +28,7 @@ def balanced(node: Cluster) -> Cluster:
 
 
 def finds_nothing(node: Cluster, protocol: str) -> None:
-    assert works(node.world, *CLIENT, protocol, patiently=True)
+    assert works(node.world, *CLIENT, protocol, read_with_retries=True)
     line, code = first_line(node.world, *CLIENT, protocol)
     assert (line.partition(":")[0], code, "as far as" in line) == ("arrives", 0, False), line
     assert check_line(node.world) == "healthy"
@@ -45,14 +45,14 @@ def test_no_source_port_is_left(balanced: Cluster, protocol: Protocol) -> None:
         assert line.startswith("dropped: ")
         assert f", because {says}; see who opens so many: conntrack -L -r 10.244.1.10; " in line
         assert code == 1
-        assert not works(world, *CLIENT, name, patiently=False)
+        assert not works(world, *CLIENT, name, read_with_retries=False)
         assert check_line(world).startswith(f"not healthy: source ports, because {says}: new connections")
         other = Protocol.UDP if protocol is Protocol.TCP else Protocol.TCP
         assert first_line(world, *CLIENT, other.name.lower())[1] == 0
-        assert works(world, *CLIENT, other.name.lower(), patiently=True)
+        assert works(world, *CLIENT, other.name.lower(), read_with_retries=True)
         pod = ("caller", cluster_ips(7)[0], name)
         assert first_line(world, *pod)[1] == 0
-        assert works(world, *pod, patiently=True)
+        assert works(world, *pod, read_with_retries=True)
     finds_nothing(balanced, name)
 
 

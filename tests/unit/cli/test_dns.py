@@ -228,7 +228,7 @@ def test_where_the_server_is_silent_the_objects_answer(manifests: Path, silent_s
     result = call("web.shop", "--server", silent_server, "--manifests", manifests)
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
-        f"the server is silent: no answer from {silent_server}: timed out; this is what the objects say:",
+        f"the server does not answer: no answer from {silent_server}: timed out; this is what the objects say:",
         f"web.shop.svc.cluster.local. A: NOERROR ({manifests})",
         "  web.shop.svc.cluster.local. 30 IN A 10.96.1.1",
         f"web.shop.svc.cluster.local. AAAA: NOERROR ({manifests})",
@@ -236,7 +236,7 @@ def test_where_the_server_is_silent_the_objects_answer(manifests: Path, silent_s
         "Service shop/web: its ClusterIPs 10.96.1.1; its endpoints do not matter",
     ]
     document = json.loads(call("web.shop", "--server", silent_server, "--manifests", manifests, "-o", "json").stdout)
-    assert document["silence"].startswith("the server is silent: ")
+    assert document["silence"].startswith("the server does not answer: ")
 
 
 def test_where_the_process_is_silent_it_says_so(
@@ -244,11 +244,11 @@ def test_where_the_process_is_silent_it_says_so(
 ) -> None:
     monkeypatch.setattr(command, "listening_places", lambda: (parse_server(silent_server),))
     result = call("web.shop", "A", "--manifests", manifests)
-    assert result.stdout.startswith(f"the DNS process is silent: no answer from {silent_server}: ")
+    assert result.stdout.startswith(f"the DNS process does not answer: no answer from {silent_server}: ")
     assert "  web.shop.svc.cluster.local. 30 IN A 10.96.1.1" in result.stdout.splitlines()
     alone = call("web.shop", "A")
     assert (alone.exit_code, alone.stdout) == (1, "")
-    assert "the DNS process is silent" in alone.stderr
+    assert "the DNS process does not answer" in alone.stderr
 
 
 def test_a_server_is_asked_and_compared(manifests: Path, server: str) -> None:
@@ -260,7 +260,7 @@ def test_a_server_is_asked_and_compared(manifests: Path, server: str) -> None:
         "Service shop/web: its ClusterIPs 10.96.1.1; its endpoints do not matter",
     ]
     other = call("db.shop", "A", "--server", server, "--manifests", manifests)
-    assert f"{server} answers A otherwise than these objects do: NOERROR" in other.stdout
+    assert f"{server} answers A differently from these objects: NOERROR" in other.stdout
     alone = call("web.shop", "A", "--server", server)
     assert alone.exit_code == 0
     assert len(alone.stdout.splitlines()) == 2

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from nodeagent.cli.lacking import lacking
+from nodeagent.cli.lacking import missing_resource
 
 
 @pytest.mark.parametrize(
@@ -17,11 +17,11 @@ from nodeagent.cli.lacking import lacking
     ],
 )
 def test_a_lack_is_named(error: OSError, says: str, code: int) -> None:
-    found = lacking(error)
+    found = missing_resource(error)
     assert found is not None
     assert (says in found.message, found.exit_code) == (True, code)
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError(errno.ENOENT, "No such file", "/etc/x"), OSError(), ValueError()])
 def test_other_errors_are_left_alone(error: Exception) -> None:
-    assert lacking(error) is None
+    assert missing_resource(error) is None

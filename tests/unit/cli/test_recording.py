@@ -9,21 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.cli.recording import NotReplayable, read_bundle
+from nodeagent.cli.recording import RECORDING, NotReplayable, Recording, decode_recording, read_members
 
 GOOD = b'{"families":["IPv4"],"node":{},"states":[],"program":null}'
 PEAK_MB = 400
 SCRIPT = r"""
 import re, sys
 from pathlib import Path
-from nodeagent.cli.recording import NotReplayable, read_bundle
+from nodeagent.cli.recording import RECORDING, NotReplayable, decode_recording, read_members
 try:
-    read_bundle(Path(sys.argv[1]))
+    decode_recording(read_members(Path(sys.argv[1]), {RECORDING}))
 except NotReplayable as error:
     print(error)
 # Not ru_maxrss, which begins with what the parent had when it forked.
 print(int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) // 1024)
 """
+
+
+def read_bundle(path: Path) -> Recording:
+    return decode_recording(read_members(path, {RECORDING}))
 
 
 def bundle(path: Path, **members: bytes) -> Path:

@@ -36,7 +36,7 @@ def test_names(text: str, namespace: str | None, expected: ServiceArgument) -> N
 
 @pytest.mark.parametrize("text", ["", "/web", "a/b/c", "shop/"])
 def test_what_is_no_name(text: str) -> None:
-    with pytest.raises(Failure, match="is no Service"):
+    with pytest.raises(Failure, match="is not a Service"):
         parse_service(text)
 
 

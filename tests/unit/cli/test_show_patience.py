@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.cli.show import READ_ATTEMPTS, patiently
+from nodeagent.cli.kernel_reading import READ_ATTEMPTS, read_with_retries
 from nodeagent.proxy.dataplane.errors import KernelUnclear
 
 
@@ -23,12 +23,12 @@ class Kernel:
 @pytest.mark.parametrize("interruptions", [0, 1, READ_ATTEMPTS - 1])
 def test_an_interrupted_reading_is_repeated_after_a_pause(interruptions: int) -> None:
     kernel, pauses = Kernel(interruptions), list[float]()
-    assert patiently(kernel.read, pauses.append) == "read"
+    assert read_with_retries(kernel.read, pauses.append) == "read"
     assert (kernel.readings, len(pauses)) == (interruptions + 1, interruptions)
 
 
 def test_it_gives_up_in_the_end() -> None:
     kernel = Kernel(1000)
     with pytest.raises(KernelUnclear):
-        patiently(kernel.read, lambda _: None)
+        read_with_retries(kernel.read, lambda _: None)
     assert kernel.readings == READ_ATTEMPTS

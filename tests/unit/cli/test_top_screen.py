@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.cli.top_screen import SORTED, Screen, chosen, footer, keys_of, press
+from nodeagent.cli.top_screen import SORTED, Screen, apply_key, footer, keys_of, select_rows
 from nodeagent.diagnosis.explain.rates import Rate
 
 RATES = (Rate("default/web:http", 2.0, 5, ()), Rate("default/api:grpc", 0.0, 900, ()), Rate("shop/Web", 7.0, 7, ()))
@@ -11,7 +11,7 @@ RATES = (Rate("default/web:http", 2.0, 5, ()), Rate("default/api:grpc", 0.0, 900
 def after(keys: str, screen: Screen | None = None) -> Screen:
     found = screen or Screen()
     for key in keys_of(keys):
-        found = press(found, key)
+        found = apply_key(found, key)
     return found
 
 
@@ -85,8 +85,8 @@ def test_a_key_changes_the_screen(keys: str, screen: Screen) -> None:
     ],
 )
 def test_the_screen_decides_the_rows(keys: str, services: list[str]) -> None:
-    assert [one.service for one in chosen(RATES, after(keys), None)] == services
-    assert [one.service for one in chosen(RATES, after(keys), 1)] == services[:1]
+    assert [one.service for one in select_rows(RATES, after(keys), None)] == services
+    assert [one.service for one in select_rows(RATES, after(keys), 1)] == services[:1]
 
 
 def test_every_order_has_a_place_among_the_keys() -> None:

@@ -12,7 +12,14 @@ from nodeagent.diagnosis.connectivity.objects import (
     STICKY,
     service_of_node,
 )
-from nodeagent.diagnosis.connectivity.stage import Addresses, ClusterResolver, NodePlace, PodPlace, ServicePlace, Stage
+from nodeagent.diagnosis.connectivity.stage import (
+    Addresses,
+    ClusterResolver,
+    DeployedNode,
+    DeployedObjects,
+    DeployedPod,
+    DeployedService,
+)
 from nodeagent.model.addresses import Family, Protocol
 
 NAMESPACE = "nodeagent-connectivity-test"
@@ -26,15 +33,15 @@ def addresses(families: tuple[Family, ...], ipv4: str, ipv6: str) -> Addresses:
     return {family: ipv4 if family is Family.IPV4 else ipv6 for family in families}
 
 
-def node(number: int, families: tuple[Family, ...]) -> NodePlace:
+def node(number: int, families: tuple[Family, ...]) -> DeployedNode:
     own = addresses(families, f"192.0.2.{number}", f"2001:db8::{number}")
 
-    def pod(role: str, last: int) -> PodPlace:
-        return PodPlace(
+    def pod(role: str, last: int) -> DeployedPod:
+        return DeployedPod(
             f"{role}-{number}", addresses(families, f"10.244.{number}.{last}", f"fd00:244:0:{number}::{last}")
         )
 
-    return NodePlace(f"n{number}", own, pod("server", 1), pod("client", 2), PodPlace(f"host-{number}", own))
+    return DeployedNode(f"n{number}", own, pod("server", 1), pod("client", 2), DeployedPod(f"host-{number}", own))
 
 
 def stage(
@@ -45,7 +52,7 @@ def stage(
     refused: dict[str, str] | None = None,
     unreachable: dict[Family, str] | None = None,
     outer_is_routed: bool = False,
-) -> Stage:
+) -> DeployedObjects:
     """Nodes n1, n2, …; Services with ClusterIPs 10.96.0.100, 101, … and the node ports 30100, …"""
     names = [*map(service_of_node, range(count)), EVERY, STICKY, HEADLESS, EMPTY, INTERNAL, EXTERNAL, ELSEWHERE]
     services = {}
@@ -53,8 +60,8 @@ def stage(
         ips = {} if name == HEADLESS else addresses(families, f"10.96.0.{place}", f"fd00:10:96::{place}")
         ports = {Protocol.TCP: 30000 + place, Protocol.UDP: 31000 + place}
         has_ports = name in (EXTERNAL, ELSEWHERE) or name.startswith("server-")
-        services[name] = ServicePlace(name, ips, ports if has_ports else {})
-    return Stage(
+        services[name] = DeployedService(name, ips, ports if has_ports else {})
+    return DeployedObjects(
         namespace=NAMESPACE,
         nodes=tuple(node(number, families) for number in range(1, count + 1)),
         services=services,

@@ -5,16 +5,16 @@ from nodeagent.diagnosis.connectivity.cases import Case, Column, Skipped
 from nodeagent.diagnosis.connectivity.name_cases import name_cases
 from nodeagent.diagnosis.connectivity.objects import BALANCER
 from nodeagent.diagnosis.connectivity.policy_cases import policy_cases
-from nodeagent.diagnosis.connectivity.stage import ClusterResolver, Stage
+from nodeagent.diagnosis.connectivity.stage import ClusterResolver, DeployedObjects
 from nodeagent.model.addresses import Family
 from tests.unit.diagnosis.connectivity.stages import BOTH_FAMILIES, stage
 
 
-def everything(of: Stage) -> list[Case | Skipped]:
+def everything(of: DeployedObjects) -> list[Case | Skipped]:
     return [*address_cases(of), *policy_cases(of), *name_cases(of)]
 
 
-def cases(of: Stage, row: str) -> list[Case]:
+def cases(of: DeployedObjects, row: str) -> list[Case]:
     return [one for one in everything(of) if isinstance(one, Case) and one.row == row]
 
 
@@ -114,7 +114,7 @@ def test_a_machine_that_reaches_no_node_skips_its_column() -> None:
 
 
 def test_a_load_balancers_address_is_tried_from_outside_where_it_leads_to_a_node() -> None:
-    def from_outside(of: Stage) -> list[Case]:
+    def from_outside(of: DeployedObjects) -> list[Case]:
         return [one for one in cases(of, "load-balancer address") if one.column is Column.OUTSIDE]
 
     assert not from_outside(stage())

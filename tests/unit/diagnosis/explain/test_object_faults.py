@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.diagnosis.explain.service import Explanation, explain_service
-from nodeagent.diagnosis.explain.service_facts import Facts
+from nodeagent.diagnosis.explain.service_facts import ServiceFacts
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import (
     Endpoint,
@@ -46,7 +46,7 @@ def explained(
     translator.update(world, None, context)
     key = ObjectKey("default", "web")
     return explain_service(
-        Facts(
+        ServiceFacts(
             service=service,
             slices=world.slices_of(key),
             context=context,
@@ -157,7 +157,7 @@ def test_what_works_is_not_found_fault_with(found: Explanation, verdict: str) ->
 def test_an_empty_slice_of_a_headless_service() -> None:
     empty: EndpointSlice = make_slice(HEADLESS, [])
     world = World(HEADLESS, empty)
-    facts = Facts(
+    facts = ServiceFacts(
         service=HEADLESS,
         slices=world.slices_of(ObjectKey("default", "web")),
         context=Context(node_name="node-a"),

@@ -2,10 +2,10 @@
 
 import pytest
 
-from nodeagent.diagnosis.explain.kernel import NodeFault, Probe, ProbeResult, StoppedWay
+from nodeagent.diagnosis.explain.kernel import NodeFault, Probe, ProbeResult, StoppedConnection
 from nodeagent.diagnosis.explain.reservations import reservations
 from nodeagent.diagnosis.explain.service import explain_service
-from nodeagent.diagnosis.explain.service_facts import Facts
+from nodeagent.diagnosis.explain.service_facts import ServiceFacts
 from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Problem
 from nodeagent.model.problem_subjects import TO_ENDPOINTS
@@ -17,17 +17,19 @@ from tests.unit.diagnosis.explain.test_verdicts import World
 FULL = NodeFault(
     "connections by way of this node fail", "connection table: it is full", "sysctl -w x=1", "", broken=True
 )
-STOPPED = StoppedWay("this node", "10.96.0.10:80/TCP", "no route", "add one")
+STOPPED = StoppedConnection("this node", "10.96.0.10:80/TCP", "no route", "add one")
 
 
-def verdict(faults: tuple[NodeFault, ...] = (), stopped: tuple[StoppedWay, ...] = ()) -> str:
+def verdict(faults: tuple[NodeFault, ...] = (), stopped: tuple[StoppedConnection, ...] = ()) -> str:
     service = make_service("web", "10.96.0.10", ports=(service_port(80, name="http"),))
     world = World(service, made := make_slice(service, [make_endpoint("10.244.1.10", "node-a")]))
     context = Context(node_name="node-a")
     translator = Translator()
     translator.update(world, None, context)
     (state,) = translator.states.values()
-    facts = Facts(service=service, slices=[made], context=context, state=state, node_faults=faults, stopped=stopped)
+    facts = ServiceFacts(
+        service=service, slices=[made], context=context, state=state, node_faults=faults, stopped=stopped
+    )
     return explain_service(facts).verdict
 
 
@@ -41,13 +43,15 @@ def verdict(faults: tuple[NodeFault, ...] = (), stopped: tuple[StoppedWay, ...] 
         ((), (STOPPED,), "broken: connections of this node to 10.96.0.10:80/TCP fail, because no route; add one"),
         (
             (),
-            (StoppedWay("this node", "p", "b", "c", "1/3"),),
+            (StoppedConnection("this node", "p", "b", "c", "1/3"),),
             "impaired: connections of this node to p fail in 1/3 of",
         ),
-        ((), (StoppedWay("this node", "p", "b", "c", meant=True),), "healthy: 1 of 1 endpoints used"),
+        ((), (StoppedConnection("this node", "p", "b", "c", meant=True),), "healthy: 1 of 1 endpoints used"),
     ],
 )
-def test_the_node_is_in_the_verdict(faults: tuple[NodeFault, ...], stopped: tuple[StoppedWay, ...], says: str) -> None:
+def test_the_node_is_in_the_verdict(
+    faults: tuple[NodeFault, ...], stopped: tuple[StoppedConnection, ...], says: str
+) -> None:
     assert verdict(faults, stopped).startswith(says)
 
 
@@ -66,7 +70,7 @@ def test_a_service_whose_names_this_node_answers(names_at: tuple[str, ...], port
     context = Context(node_name="node-a")
     translator.update(World(service), None, context)
     (state,) = translator.states.values()
-    found = explain_service(Facts(service=service, slices=[], context=context, state=state, names_at=names_at))
+    found = explain_service(ServiceFacts(service=service, slices=[], context=context, state=state, names_at=names_at))
     assert found.verdict.startswith(says)
     assert found.healthy == says.startswith("healthy")
 
@@ -78,7 +82,9 @@ def test_a_node_of_one_family_answers_names_at_its_addresses_of_that_family() ->
     translator = Translator()
     translator.update(World(service), None, context)
     (state,) = translator.states.values()
-    found = explain_service(Facts(service=service, slices=[], context=context, state=state, names_at=("10.96.0.10",)))
+    found = explain_service(
+        ServiceFacts(service=service, slices=[], context=context, state=state, names_at=("10.96.0.10",))
+    )
     assert found.verdict == "healthy: this node answers its names itself"
 
 
@@ -94,7 +100,7 @@ def test_an_endpoint_of_two_protocols_is_one() -> None:
     places = [f"10.244.1.{number}:{port}" for number in (10, 11) for port in ports]
     fine, gone = ProbeResult.ACCEPTED, ProbeResult.UNREACHABLE
     probes = [Probe(places[0], fine), Probe(places[0], fine), Probe(places[1], gone, "x"), Probe(places[1], gone, "x")]
-    facts = Facts(service=service, slices=[made], context=context, state=state, probes=probes)
+    facts = ServiceFacts(service=service, slices=[made], context=context, state=state, probes=probes)
     assert explain_service(facts).verdict.startswith(
         f"impaired: 1 of 2 endpoints cannot be reached, because this node has no way to them: {places[1]} (x); 1 more were"
     )
@@ -116,7 +122,9 @@ def test_what_was_not_looked_at_and_what_is_wrong_with_the_node_goes_with_a_good
         ((of_node,), (), "; this node has a problem, reverse path filter: nodeagent problems"),
         ((), ("table ip x was not read", "y"), "; as far as is known: table ip x was not read"),
     ):
-        facts = Facts(service=service, slices=[made], context=context, state=state, problems=problems, unseen=unseen)
+        facts = ServiceFacts(
+            service=service, slices=[made], context=context, state=state, problems=problems, unseen=unseen
+        )
         assert explain_service(facts).verdict == f"healthy: 1 of 1 endpoints used{says}"
         assert explain_service(facts).healthy
     assert "routes to endpoints" in reservations((of_others,), (), of_all=True)
@@ -130,8 +138,8 @@ def test_a_rule_that_this_nodes_own_connections_have_met_is_no_guess(answer: Pro
     context = Context(node_name="node-a")
     translator.update(World(service, made), None, context)
     (state,) = translator.states.values()
-    stopped = StoppedWay("this node", "10.96.0.10:80/TCP", "a rule", "change it", meant=True, of_node=True)
-    facts = Facts(
+    stopped = StoppedConnection("this node", "10.96.0.10:80/TCP", "a rule", "change it", meant=True, of_node=True)
+    facts = ServiceFacts(
         service=service,
         slices=[made],
         context=context,

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pytest
 
 from nodeagent.diagnosis.explain.explanation_text import lines_of
-from nodeagent.diagnosis.explain.kernel import InKernel, Probe, ProbeResult, TableState
+from nodeagent.diagnosis.explain.kernel import KernelService, Probe, ProbeResult, TableState
 from nodeagent.diagnosis.explain.service import Explanation, explain_missing, explain_service
-from nodeagent.diagnosis.explain.service_facts import Facts
+from nodeagent.diagnosis.explain.service_facts import ServiceFacts
 from nodeagent.diagnosis.explain.verdict import Severity
 from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
@@ -64,7 +64,7 @@ def test_a_service_that_the_agent_has_not_worked_in_is_not_healthy() -> None:
     service = web()
     context = Context(node_name="node-a", zone=None)
     found = explain_service(
-        Facts(service=service, slices=(slice_of(service, HERE),), context=context, state=None, kernel=())
+        ServiceFacts(service=service, slices=(slice_of(service, HERE),), context=context, state=None, kernel=())
     )
     assert not found.healthy
     assert found.verdict.startswith("broken: it is not programmed yet, because the agent has received it")
@@ -74,7 +74,7 @@ def explained(
     *objects: Service | EndpointSlice,
     name: str = "web",
     problems: Sequence[Problem] = (),
-    kernel: Sequence[InKernel] | None = None,
+    kernel: Sequence[KernelService] | None = None,
     probes: Sequence[Probe] = (),
     client: str = "",
     port: str = "",
@@ -89,7 +89,7 @@ def explained(
     key = ObjectKey("default", name)
     state = translator.states.get(key)
     return explain_service(
-        Facts(
+        ServiceFacts(
             service=world.services[key],
             slices=world.slices_of(key),
             context=context,
@@ -274,8 +274,8 @@ def test_a_health_check_port_that_another_has() -> None:
 @pytest.mark.parametrize("runs", [True, False])
 def test_without_an_agent_nobody_puts_the_kernel_right(runs: bool) -> None:
     for kernel in (
-        InKernel("IPv4", TableState.MISSING),
-        InKernel("IPv4", TableState.RIGHT, deviations=("one is missing",)),
+        KernelService("IPv4", TableState.MISSING),
+        KernelService("IPv4", TableState.RIGHT, deviations=("one is missing",)),
     ):
         found = explained(web(), slice_of(web(), HERE), kernel=[kernel], agent_runs=runs)
         assert ("and no agent runs here that would put it right; start it" in found.verdict) is not runs
@@ -292,7 +292,7 @@ def test_an_api_server_that_is_silent_makes_it_outdated() -> None:
 
 @pytest.mark.parametrize("state", [TableState.MISSING, TableState.FOREIGN, TableState.CHANGED])
 def test_a_table_that_is_gone_goes_before_everything_else(state: TableState) -> None:
-    found = explained(web(), kernel=[InKernel("IPv4", state), InKernel("IPv6", TableState.RIGHT)])
+    found = explained(web(), kernel=[KernelService("IPv4", state), KernelService("IPv6", TableState.RIGHT)])
     assert found.verdict.startswith(
         "broken: its IPv4 addresses do not work on this node, because table ip nodeagent is "
     )
@@ -301,13 +301,13 @@ def test_a_table_that_is_gone_goes_before_everything_else(state: TableState) -> 
 
 
 def test_a_table_of_a_family_without_addresses_does_not_matter() -> None:
-    kernel = [InKernel("IPv4", TableState.RIGHT), InKernel("IPv6", TableState.MISSING)]
+    kernel = [KernelService("IPv4", TableState.RIGHT), KernelService("IPv6", TableState.MISSING)]
     assert explained(web(), slice_of(web(), HERE), kernel=kernel).healthy
 
 
 def test_a_missing_element_is_told() -> None:
     kernel = [
-        InKernel("IPv4", TableState.RIGHT, deviations=("frontends { 10.96.0.10 . tcp . 80 } is missing (to 0:1)",))
+        KernelService("IPv4", TableState.RIGHT, deviations=("frontends { 10.96.0.10 . tcp . 80 } is missing (to 0:1)",))
     ]
     found = explained(web(), slice_of(web(), HERE), kernel=kernel)
     assert "frontends { 10.96.0.10 . tcp . 80 } is missing" in found.verdict
