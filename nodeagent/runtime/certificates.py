@@ -34,14 +34,14 @@ def make_authority(directory: Path, subject: str = f"/CN={AUTHORITY}", *, days: 
     )
 
 
-def make_certificate(directory: Path, name: str, subject: str, *extensions: str) -> None:
+def make_certificate(directory: Path, name: str, subject: str, *extensions: str, days: int = 365) -> None:
     """Creates a certificate that the authority of the directory signs.
 
     extensions: as openssl-req(1) takes them, such as ``subjectAltName=IP:192.0.2.1``.
     Raises CertificateFailed.
     """
     signer = ("-CA", str(certificate(directory, AUTHORITY)), "-CAkey", str(key(directory, AUTHORITY)))
-    _make(directory, name, subject, 365, "basicConstraints=critical,CA:FALSE", *extensions, signer=signer)
+    _make(directory, name, subject, days, "basicConstraints=critical,CA:FALSE", *extensions, signer=signer)
 
 
 def _make(directory: Path, name: str, subject: str, days: int, *extensions: str, signer: tuple[str, ...] = ()) -> None:
