@@ -135,6 +135,20 @@ class Breaker:
                 names = ", ".join(f"{one.step.kind} {one.step.where}" for one in self._broken)
                 raise LabError(f"not over within {SETTLED_WITHIN:.0f} s: {names}")
 
+    def hasten(self) -> None:
+        """Undoes everything now, without waiting until it is over."""
+        for broken in self._broken:
+            broken.undo_at = 0.0
+        self.tend()
+
+    def expect_down(self, name: str) -> None:
+        """A program was ended on purpose: it is not started again."""
+        self._meant_to_be_down.add(name)
+
+    def expect_up(self, name: str) -> None:
+        """It runs again."""
+        self._meant_to_be_down.discard(name)
+
     # -- steps --------------------------------------------------------------------------------------------------
 
     def carry_out(self, step: Step) -> None:
@@ -211,7 +225,10 @@ class Breaker:
     def _flush(self, step: Step) -> None:
         began = time.monotonic()
         self.stage.world.nft(step.where, "flush ruleset")
-        if step.where in PLAIN_NODES:
+        if step.where in PLAIN_NODES or any(
+            one.step.where == step.where for one in self._broken if "agent" in one.step.kind
+        ):
+            # Owned tables are owned by a process: one that is away does not protect them.
             self._lasts(step, lambda: None, lambda: self._has_tables(step.where), began=began, kind="flush-plain")
 
     def _has_tables(self, node: str) -> bool:
@@ -289,19 +306,19 @@ class Breaker:
         return server
 
     @property
-    def _server_name(self) -> str:
+    def server_name(self) -> str:
         assert self.stage.control is not None
         return f"server of {self.stage.control.hosts[0]}"
 
     def _api_kill(self, step: Step) -> None:
-        self._meant_to_be_down.add(self._server_name)
+        self._meant_to_be_down.add(self.server_name)
         self._server().kill()
-        self._restart(step, self._server_name, self._server(), down=step.seconds)
+        self._restart(step, self.server_name, self._server(), down=step.seconds)
 
     def _api_restart(self, step: Step) -> None:
-        self._meant_to_be_down.add(self._server_name)
+        self._meant_to_be_down.add(self.server_name)
         self._server().stop()
-        self._restart(step, self._server_name, self._server(), down=0.0)
+        self._restart(step, self.server_name, self._server(), down=0.0)
 
     def _api_stop(self, step: Step) -> None:
         self._server().signal(signal.SIGSTOP)

@@ -19,7 +19,7 @@ from tests.soak.figures import deviations, figures
 from tests.soak.laws import ROOM, Times, Violation, violations
 from tests.soak.records import Figure, History, Step
 from tests.soak.stage import Stage
-from tests.soak.witnesses import Witnesses
+from tests.soak.witnesses import Notes, Witnesses
 
 NODES, PODS = 3, 2
 SETTLE_SECONDS = 10.0
@@ -55,7 +55,8 @@ class Summary:
 @dataclass(frozen=True, slots=True)
 class Options:
     """planted: the program of the agents instead of the usual one. clock: the preload library that changes clocks, or None. nodes:
-    how many. interval: seconds between two connections of a client. drain: whether tracked connections must be gone."""
+    how many. interval: seconds between two connections of a client. drain: whether tracked connections must be gone. of_nodes:
+    whether nodes connect, too. snapshots: whether agents keep their state on disk."""
 
     base: Path
     planted: Sequence[str] = ()
@@ -63,6 +64,9 @@ class Options:
     nodes: int = NODES
     interval: float = 0.12
     drain: bool = True
+    agent_options: tuple[str, ...] = ()
+    of_nodes: bool = True
+    snapshots: bool = False
 
 
 class Run:
@@ -70,10 +74,16 @@ class Run:
 
     def __init__(self, options: Options, fork_server: ForkServer, say: Callable[[str], None]) -> None:
         self._options = options
-        settings = Settings("soak", options.nodes, PODS, ipv6=True, page=False)
+        settings = Settings("soak", options.nodes, PODS, ipv6=True, page=False, agent_options=options.agent_options)
         self._directory = LabDirectory(options.base, "soak")
         self.stage = Stage(
-            settings, self._directory, fork_server, planted=options.planted, clock=options.clock, say=say
+            settings,
+            self._directory,
+            fork_server,
+            planted=options.planted,
+            clock=options.clock,
+            snapshots=options.snapshots,
+            say=say,
         )
         self.summary = Summary()
         self._first: list[Figure] = []
@@ -84,7 +94,7 @@ class Run:
             self.stage.build()
             self.breaker = Breaker(self.stage)
             self._witnesses = Witnesses(
-                self.stage.clients(),
+                [one for one in self.stage.clients() if self._options.of_nodes or one.name != one.node],
                 list(self.stage.nodes),
                 self.stage.offered,
                 self.stage.settings.dns_addresses[0],
@@ -98,6 +108,17 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def notes(self) -> Notes:
+        """What the clients saw since the round began."""
+        return self._witnesses.notes
+
+    @property
+    def slowest(self) -> float:
+        """How much slower than alone a piece of work was on average."""
+        factors = [beat.factor for beat in self._beat.beats]
+        return sum(factors) / max(1, len(factors))
 
     def close(self) -> None:
         """Removes everything."""

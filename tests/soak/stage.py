@@ -61,7 +61,7 @@ FORGET_SOON = {
 
 class Stage(LiveCluster):
     """A cluster whose Services and pods come and go. planted: the program of the agents instead of the usual one. clock: the preload
-    library that changes clocks, or None. tend: does what is due; set by the one who breaks things."""
+    library that changes clocks, or None. snapshots: whether agents keep their state on disk. tend: does what is due; set by the one who breaks things."""
 
     def __init__(
         self,
@@ -71,6 +71,7 @@ class Stage(LiveCluster):
         *,
         planted: Sequence[str] = (),
         clock: Path | None = None,
+        snapshots: bool = False,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(settings, directory, say, fork_server)
@@ -85,6 +86,7 @@ class Stage(LiveCluster):
         self._files = directory
         self._planted = planted
         self._clock = clock
+        self._snapshots = snapshots
         self._gone: deque[Pod] = deque(maxlen=REUSED_AFTER)
         self._leaked: dict[str, int] = {}
         self._looked = time.monotonic()
@@ -118,6 +120,8 @@ class Stage(LiveCluster):
         for name in self.nodes:
             environment = {"NODEAGENT_DATAPLANE_TABLE_OWNERSHIP": "plain"} if name in PLAIN_NODES else {}
             environment |= self._clock_settings()
+            if self._snapshots:
+                environment["NODEAGENT_SOURCE_SNAPSHOT"] = str(self._files.path / f"snapshot-{name}")
             own_start = Launcher() if self._clock is not None or self._planted else None
             self.agents[name] = self.world.start(
                 name, self.agent_command(name), environment=environment, launcher=own_start
