@@ -67,7 +67,7 @@ class Held(Struct, frozen=True):
 
 
 class Lookup(Struct, frozen=True):
-    """A DNS query. answer: addresses in order, NO_NAME or NO_ADDRESS; empty if there was none."""
+    """A DNS query. answer: addresses in order, NO_NAME or NO_ADDRESS; empty if nothing came."""
 
     node: str
     view: str

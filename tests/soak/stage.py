@@ -172,7 +172,7 @@ class Stage(LiveCluster):
             yield name_view(name), name_answer(self.services.get(name), self.states)
 
     def offer(self) -> None:
-        """Lets clients connect to what there is now."""
+        """Clients connect to what exists now."""
         addresses = self.addresses()
         self.offered.targets = tuple(one for each in self.services.values() for one in targets(each, addresses))
         self.offered.names = (SERVICE, *SLOTS)
