@@ -23,7 +23,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image boot-neighbours neighbours conformance conformance-api test-clusters lint unit kernel laws times worlds history soak reliability storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb image site release unit-on boot-release lock audit clean
+.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image boot-neighbours neighbours conformance conformance-api test-clusters lint unit kernel laws times worlds history soak reliability storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names bench-commands wheel deb image site release unit-on boot-release lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -49,6 +49,7 @@ help:
 	@echo "make bench-storages  writes and watches of the API server on memory, SQLite and etcd"
 	@echo "make neighbours  firewalld, ufw, Docker, … start, reload and stop beside the agent under connections; writes docs/neighbours.md (root)"
 	@echo "make bench-names  how fast names are answered, beside unbound with the same names, and how fresh (root, dnsperf)"
+	@echo "make bench-commands  how long each command takes with 1,000 and 10,000 Services, and whether that is promised (root)"
 	@echo "make fuzz-names  a million broken packets to what answers names"
 	@echo "make wheel   dist/nodeagent-*.whl, and beside it what it is made of, dist/nodeagent.cdx.json"
 	@echo "make deb     dist/nodeagent_*.deb, for the release of Debian this machine runs"
@@ -219,6 +220,9 @@ bench-names: SYSTEM_PACKAGES += dnsperf unbound
 bench-names: setup $(VENV)/.installed
 	$(BIN)/python tests/bench/names.py
 	$(BIN)/python -m tests.bench.name_freshness
+
+bench-commands: setup $(VENV)/.installed
+	$(SUDO) $(BIN)/python tests/bench/command_times.py
 
 fuzz-names: setup
 	NODEAGENT_PACKETS=1000000 $(BIN)/pytest -o timeout=3600 -o faulthandler_timeout=3700 tests/unit/names/test_hostile_packets.py

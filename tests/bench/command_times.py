@@ -2,12 +2,13 @@
 
     python tests/bench/command_times.py [--services 1000,10000] [--runs 3]
 
-As root. Each command is a process of its own, as for a user; its best run counts. Bounds are for a machine that counts to COUNT in
-REFERENCE_SECONDS, and grow with the time that this one takes.
+As root. Each command is a process of its own, as for a user; its best run counts, and the processor time of that run is shown beside it.
+Bounds are for a machine that counts to COUNT in REFERENCE_SECONDS, and grow with the time that this one takes.
 """
 
 import argparse
 import os
+import resource
 import secrets
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from pathlib import Path
 from nodeagent.lab.net.network_namespaces import create_namespaces, namespace_name, remove_namespace
 
 ROOT = Path(__file__).parents[2]
-NODEAGENT = (sys.executable, "-m", "nodeagent")
+NODEAGENT = (str(Path(sys.executable).with_name("nodeagent")),)
 SERVICE, ADDRESS = "ns-01/svc-00001", "10.96.0.2"
 COUNT, REFERENCE_SECONDS = 5_000_000, 0.16
 BOUNDS, PROBING_SECONDS = {1000: 1.0, 10000: 3.0}, 5.0
@@ -28,6 +29,9 @@ BOUNDS, PROBING_SECONDS = {1000: 1.0, 10000: 3.0}, 5.0
 ENDPOINTS = 10
 START_SECONDS = 120.0
 COMMANDS = {
+    "help": ("help",),
+    "version": ("version",),
+    "completion of a Service": ("explain", "COMPLETE"),
     "explain": ("explain",),
     "explain SERVICE --no-probe": ("explain", SERVICE, "--no-probe"),
     "explain ADDRESS --no-probe": ("explain", ADDRESS, "--no-probe"),
@@ -42,10 +46,19 @@ COMMANDS = {
     "journal": ("journal",),
     "log-level": ("log-level",),
     "plan": ("plan", "--manifests", "DIRECTORY"),
-    "version": ("version",),
+    "dns SERVICE": ("dns", "svc-00001.ns-01"),
+    "top --once": ("top", "--once", "--every", "0.1"),
+    "bundle": ("bundle", "-"),
+    "replay": ("replay", "BUNDLE", "true"),
+    "metrics (HTTP)": ("METRICS",),
 }
-WITHOUT_AGENT = frozenset({"version", "trace ADDRESS", "show"})
-PROBING = frozenset({"explain SERVICE", "explain --probe"})
+WITHOUT_AGENT = frozenset({"help", "show", "top --once", "replay", "metrics (HTTP)"})
+PROBING = frozenset({"explain SERVICE", "explain --probe", "replay"})
+"""And replay, which programs a node."""
+NODE = "bench"
+"""No endpoint is on it: those of others all have a route here."""
+NAMES = "192.0.2.1"
+GET = "import sys, urllib.request as u; sys.stdout.write(u.urlopen('http://127.0.0.1:10249/metrics').read().decode())"
 
 
 @contextmanager
@@ -72,7 +85,18 @@ def node() -> Iterator[str]:
 @contextmanager
 def agent(namespace: str, manifests: Path, place: Path) -> Iterator[None]:
     """An agent that is ready."""
-    flags = ("--node-name", "node-0", "--cluster-cidr", "10.128.0.0/9", "--socket", str(place), "--families", "IPv4")
+    names = ("--dns", "--dns-listen", NAMES, "--dns-upstreams", "127.0.0.1:9")
+    flags = (
+        *names,
+        "--node-name",
+        NODE,
+        "--cluster-cidr",
+        "10.128.0.0/9",
+        "--socket",
+        str(place),
+        "--families",
+        "IPv4",
+    )
     argv = ["ip", "netns", "exec", namespace, *NODEAGENT, "run", "--manifests", str(manifests), *flags]
     process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
@@ -88,16 +112,35 @@ def agent(namespace: str, manifests: Path, place: Path) -> Iterator[None]:
             process.communicate(timeout=START_SECONDS)
 
 
-def seconds_of(namespace: str, arguments: tuple[str, ...], runs: int) -> tuple[float, str]:
-    """The best run, and the first line."""
-    best, line = float("inf"), ""
+def seconds_of(namespace: str, argv: list[str], runs: int, complete: str = "") -> tuple[float, float, str]:
+    """The best run, its processor time, and the first line. complete: the words of which the last is to be completed."""
+    best, used, line = float("inf"), 0.0, ""
+    environment = {
+        "_NODEAGENT_COMPLETE": "zsh_complete",
+        "COMP_WORDS": complete,
+        "COMP_CWORD": str(len(complete.split()) - 1),
+    }
     for _ in range(runs):
-        begun = time.perf_counter()
-        argv = ["ip", "netns", "exec", namespace, *NODEAGENT, *arguments]
-        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
-        best = min(best, time.perf_counter() - begun)
-        line = (done.stdout or done.stderr).partition("\n")[0]
-    return best, line
+        before, begun = _processor_seconds(), time.perf_counter()
+        done = subprocess.run(
+            ["ip", "netns", "exec", namespace, *argv],
+            cwd=ROOT,
+            capture_output=True,
+            check=False,
+            env=os.environ | (environment if complete else {}),
+        )
+        took = time.perf_counter() - begun
+        if took < best:
+            best, used = took, _processor_seconds() - before
+        shown = [one for one in (done.stdout or done.stderr).splitlines() if one not in (b"plain", b"_")]
+        line = shown[0].decode(errors="replace") if shown else ""
+    return best, used, line
+
+
+def _processor_seconds() -> float:
+    """Of all commands that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def slowness() -> float:
@@ -120,15 +163,26 @@ def measure(services: int, runs: int) -> bool:
             [*generate, "--endpoints", str(ENDPOINTS), "--out", str(manifests)], check=True, stdout=subprocess.DEVNULL
         )
         with agent(namespace, manifests, place):
+            bundle = str(Path(directory, "bundle.tar.gz"))
+            subprocess.run(
+                ["ip", "netns", "exec", namespace, *NODEAGENT, "bundle", bundle, "--socket", str(place)], check=True
+            )
+            words = {"DIRECTORY": str(manifests), "BUNDLE": bundle}
             for name, arguments in COMMANDS.items():
-                asked = tuple(str(manifests) if one == "DIRECTORY" else one for one in arguments)
-                socket = () if name in WITHOUT_AGENT else ("--socket", str(place))
-                took, line = seconds_of(namespace, (*asked, *socket), runs)
+                complete = ""
+                if arguments == ("METRICS",):
+                    argv = [sys.executable, "-c", GET]
+                elif "COMPLETE" in arguments:
+                    argv, complete = list(NODEAGENT), f"nodeagent {arguments[0]} --socket {place} ns-01/svc-"
+                else:
+                    socket = () if name in WITHOUT_AGENT else ("--socket", str(place))
+                    argv = [*NODEAGENT, *(words.get(one, one) for one in arguments), *socket]
+                took, used, line = seconds_of(namespace, argv, runs, complete)
                 bound = (PROBING_SECONDS if name in PROBING else BOUNDS[services]) * slow
                 good &= took <= bound
+                verdict = "ok" if took <= bound else "TOO LONG"
                 print(
-                    f"  {name:28} {took:6.2f} s  of {bound:5.2f}  {'ok' if took <= bound else 'TOO LONG':8}  {line[:70]}",
-                    flush=True,
+                    f"  {name:28} {took:6.2f} s  of {bound:5.2f}  cpu {used:5.2f}  {verdict:8}  {line[:60]}", flush=True
                 )
     return good
 
