@@ -1,7 +1,7 @@
 """`nodeagent bundle` and `nodeagent replay`: writes an archive for a bug report, and programs one in a namespace."""
 
+import gzip
 import io
-import json
 import os
 import platform
 import re
@@ -9,7 +9,7 @@ import tarfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, NoReturn
 
 import click
 import msgspec
@@ -44,6 +44,8 @@ _SYSCTLS = (
     "net/netfilter/nf_conntrack_count",
 )
 STDOUT = Path("-")
+COMPRESSION = 3
+"""Of gzip: an archive is a fifth larger than at best, and takes a third of the time."""
 ALL_SECONDS, NODE_SECONDS = 600.0, 120.0
 """Time limits for the bundles of all nodes, and for one."""
 _USER = re.compile(rb"(\w://)[^/@\s\"]+@")
@@ -75,7 +77,11 @@ def bundle_command(output: Path, access: Access, cluster: ClusterTarget | None) 
     view = look_at_node(access)
     files = dict(_files(view, access))
     try:
-        with _open_output(output) as file, tarfile.open(fileobj=file, mode="w|gz") as archive:
+        with (
+            _open_output(output) as file,
+            gzip.GzipFile("", "wb", COMPRESSION, file) as packed,
+            tarfile.open(fileobj=packed, mode="w|") as archive,
+        ):
             for name, content in files.items():
                 member = tarfile.TarInfo(f"{MEMBERS}/{name}")
                 member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())
@@ -175,8 +181,7 @@ def _sysctl(name: str) -> str | None:
 
 
 def _json(value: object) -> bytes:
-    plain: Any = msgspec.to_builtins(value, str_keys=True)
-    return json.dumps(plain, indent=1, ensure_ascii=False).encode()
+    return msgspec.json.format(msgspec.json.encode(value), indent=1)
 
 
 @click.command(

@@ -9,6 +9,7 @@ import msgspec
 
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
 from nodeagent.cli.node_view import Access, NodeView, left_out_by
+from nodeagent.daemon.collector import collect_rarely
 from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
@@ -31,6 +32,7 @@ def look_at_node(
     only: limits the agent's answer to one Service. like: translate the objects of a source for the node of this view.
     otherwise: advice for the error message if there is no agent.
     """
+    collect_rarely()  # all objects of a cluster have no cycles, and a command ends soon
     if access.names_source:
         from nodeagent.cli.source_view import configured, view_of_source  # noqa: PLC0415 - loads a client of the API
 

@@ -1,6 +1,7 @@
 """`nodeagent plan`: what a directory of manifests would change on this node."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 
 import click
@@ -13,11 +14,11 @@ from nodeagent.cli.node_reading import look_at_node
 from nodeagent.cli.node_view import Access, NodeView
 from nodeagent.cli.rows import output_option, print_document
 from nodeagent.diagnosis.explain.change import ServiceChange, changes_between
-from nodeagent.diagnosis.tables.deviation import deviations, wanted_image
 from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Problem
 from nodeagent.model.text import printable
-from nodeagent.proxy.dataplane.image.image import TableImage, empty_image
+from nodeagent.proxy.dataplane.image.desired import DesiredImage
+from nodeagent.proxy.dataplane.image.image import empty_image
 from nodeagent.proxy.dataplane.program.schema import DATA_SETS
 
 
@@ -97,11 +98,11 @@ def plan(before: NodeView, after: NodeView) -> Plan:
     services = changes_between(before.states, after.states)
     come = go = change = 0
     for family in after.families:
-        for one in deviations(after.states, after.node, family, _image(before, family)):
+        for have, want in _changed_elements(before, after, family):
             come, go, change = (
-                come + (one.found is None),
-                go + (one.wanted is None),
-                change + (one.found is not None and one.wanted is not None),
+                come + (have is None),
+                go + (want is None),
+                change + (have is not None and want is not None),
             )
     counts = {sign: sum(one.change == sign for one in services) for sign in "+-~"}
     if services or come or go or change:
@@ -114,5 +115,20 @@ def plan(before: NodeView, after: NodeView) -> Plan:
     return Plan(verdict, before.origin, services, Elements(come, go, change), after.problems)
 
 
-def _image(view: NodeView, family: Family) -> TableImage:
-    return wanted_image(view.states, view.node, family, empty_image(DATA_SETS))[0]
+def _changed_elements(before: NodeView, after: NodeView, family: Family) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Yields the value before and after of each element that differs. Renders the Services that change a second time, as an agent
+    does."""
+    desired = DesiredImage(family)
+    desired.update(before.states, empty_image(DATA_SETS))
+    desired.set_node(before.node)
+    desired.take_dirty()
+    old = {name: dict(elements) for name, elements in desired.image.items()}
+    keys = before.states.keys() | after.states.keys()
+    changed = sorted(key for key in keys if before.states.get(key) != after.states.get(key))
+    desired.update({key: after.states.get(key) for key in changed}, old)
+    desired.set_node(after.node)
+    for name, touched in desired.take_dirty().items():
+        for key in touched:
+            have, want = old[name].get(key), desired.image[name].get(key)
+            if have != want:
+                yield have, want
