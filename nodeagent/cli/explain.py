@@ -199,9 +199,10 @@ def _all(access: Access, client: str, *, probe: bool, output: str, brief: bool) 
         view, kernel, client=client, probe=probe, missing=_missing(view), faults=faults, followed=followed
     )
     bad = sorted((one for one in found if not one.healthy), key=lambda one: (-one.rank, one.service))
-    verdict = f"healthy: {len(found)} Services{reservations(view.problems, followed.unseen, of_all=True)}"
+    tried = f", of which {sum(bool(one.probes) for one in found)} were tried" if probe else ""
+    verdict = f"healthy: {len(found)} Services{tried}{reservations(view.problems, followed.unseen, of_all=True)}"
     if bad:
-        counted = f"{len(bad)} of {len(found)} Services"
+        counted = f"{len(bad)} of {len(found)} Services{tried}"
         verdict = verdict_line("not healthy", counted, f"{bad[0].service} is {bad[0].verdict}")
 
     def show() -> None:

@@ -182,7 +182,8 @@ def spec_of(service: Service) -> dict[str, object]:
 
 def _healthy(facts: ServiceFacts, accounts: Sequence[Account]) -> str:
     used, total = used_of(accounts)
-    text = f"healthy: {used} of {total} endpoints used"
+    tried = len({one.endpoint for one in facts.probes})
+    text = f"healthy: {used} of {total} endpoints used" + (f", {tried} of them were tried" if 0 < tried < used else "")
     if facts.ports and all(map(facts.is_answered_here, facts.ports)):
         text = "healthy: this node answers its names itself"
     for one in guarded(facts)[:1]:
