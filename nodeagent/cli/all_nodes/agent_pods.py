@@ -93,7 +93,8 @@ def _agent_place(node: Document, pods: Sequence[Document], namespace: str) -> Ag
         pod = pods[0]["metadata"]["name"]
         why = f"its agent's pod {pod} does not run ({_state(pods[0])}): kubectl describe pod {pod} -n {namespace}"
     else:
-        why = f"no pod of an agent in {namespace} is on it: kubectl get pods -n {namespace} -l {SELECTOR} -o wide"
+        look = f"kubectl get pods -n {namespace} -l {SELECTOR} -o wide"
+        why = f"no pod of an agent in {namespace} is on it: {look}; if systemd runs its agent: ssh {name} nodeagent check"
     return AgentPlace(name, why=why)
 
 

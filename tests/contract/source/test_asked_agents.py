@@ -74,6 +74,7 @@ def test_every_node_has_a_place_or_a_reason() -> None:
     assert places["a"] == AgentPlace("a", pod="agent-a")
     assert "its agent's pod agent-b does not run (CrashLoopBackOff)" in places["b"].why
     assert "no pod of an agent in kube-system is on it" in places["c"].why
+    assert places["c"].why.endswith("; if systemd runs its agent: ssh c nodeagent check")
     assert "it is being deleted" in places["d"].why
 
 
