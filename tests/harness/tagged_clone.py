@@ -28,7 +28,7 @@ def git(tree: Path, *arguments: str) -> str:
 
 
 def clone(place: Path) -> Path:
-    """Clones the tree as it is here, with changes that are not committed, and tags it. Libraries that were fetched are taken along."""
+    """Clones the tree as it is here, with changes that are not committed, and tags it."""
     git(ROOT, "clone", "--quiet", "--no-tags", "--no-hardlinks", str(ROOT), str(place))
     listed = git(ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "-z").split("\0")
     for name in filter(None, listed):
@@ -44,6 +44,18 @@ def clone(place: Path) -> Path:
     git(place, "add", "--all")
     git(place, "commit", "--quiet", "--message", "release: a version")
     git(place, "tag", "--annotate", "--message", TAG, TAG)
-    for fetched in (ROOT / "build").glob("libraries-3.*"):
-        shutil.copytree(fetched, place / "build" / fetched.name)
+    take_libraries(ROOT, place)
     return place
+
+
+def clone_of(tree: Path, place: Path) -> Path:
+    """Clones such a clone, with its tag."""
+    git(tree, "clone", "--quiet", "--no-hardlinks", str(tree), str(place))
+    take_libraries(tree, place)
+    return place
+
+
+def take_libraries(tree: Path, place: Path) -> None:
+    """What was fetched for one tree is there for another."""
+    for fetched in (tree / "build").glob("libraries-3.*"):
+        shutil.copytree(fetched, place / "build" / fetched.name)
