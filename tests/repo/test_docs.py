@@ -91,7 +91,7 @@ def test_links_in_the_documents_of_the_package_lead_somewhere(tmp_path: Path) ->
     subprocess.run([sys.executable, str(script), str(tmp_path)], check=True)
     found = sum(follow_links(document, tmp_path) for document in tmp_path.rglob("*.md"))
     assert found > 100
-    assert "[docs/commands.md](docs/commands.md)" in (tmp_path / "README.md").read_text()
+    assert "[commands](docs/commands.md)" in (tmp_path / "README.md").read_text()
     assert "(tests/README.md)" not in (tmp_path / "README.md").read_text()
 
 
