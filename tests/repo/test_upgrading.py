@@ -53,6 +53,12 @@ def test_a_change_without_a_note_would_be_found() -> None:
     assert unnoted(changed(before, now), notes) == {"a.gone", "a.other"}
 
 
+def test_the_format_of_the_saved_state_is_named() -> None:
+    source = (ROOT / "nodeagent/proxy/source/saved/saved_bytes.py").read_text()
+    (number,) = re.findall(r'^_FORMAT = b"(\d+)"$', source, re.MULTILINE)
+    assert f"| saved state (`source.snapshot`), format {number} |" in NOTES
+
+
 def test_every_schema_has_a_note() -> None:
     """Numbers without a gap, up to the schema that this tree programs."""
     table = NOTES.partition("## Schemas of the tables")[2].partition("\n## ")[0]
