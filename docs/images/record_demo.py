@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from html import escape
+from pathlib import Path
 
 COLUMNS, ROWS = 104, 30
 CHARACTER, LINE, MARGIN, SIZE = 7.25, 17, 12, 12
@@ -38,7 +39,9 @@ def picture(lines: list[tuple[float, str]], title: str) -> str:
     height = MARGIN * 2 + LINE * ROWS
     width = round(MARGIN * 2 + CHARACTER * COLUMNS)
     offsets = {0.0: ROWS * LINE} | {when: (ROWS - number) * LINE for number, (when, _) in enumerate(lines, 1)}
-    frames = "".join(f"{when * SLOWER / seconds:.2%}{{transform:translateY({there}px)}}" for when, there in offsets.items())
+    frames = "".join(
+        f"{when * SLOWER / seconds:.2%}{{transform:translateY({there}px)}}" for when, there in offsets.items()
+    )
     end = (ROWS - len(lines)) * LINE
     style = STYLE.format(size=SIZE, seconds=seconds, end=end, frames=frames)
     texts = "\n".join(shown(line, MARGIN + LINE * number) for number, (_, line) in enumerate(lines, 1))
@@ -60,5 +63,5 @@ def shown(line: str, y: float) -> str:
 
 
 if __name__ == "__main__":
-    program = os.path.join(os.path.dirname(sys.executable), "nodeagent")
-    sys.stdout.write(picture(record([program, "demo"]), "nodeagent demo in a terminal, at half the speed"))
+    program = Path(sys.executable).parent / "nodeagent"
+    sys.stdout.write(picture(record([str(program), "demo"]), "nodeagent demo in a terminal, at half the speed"))
