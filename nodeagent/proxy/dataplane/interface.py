@@ -136,7 +136,7 @@ class ServiceInterface:
         before = self._programmed
         if before is None or self._reported:
             return None
-        found = await in_thread(lambda: self._read_parts(before.ifindex))
+        found = await in_thread(lambda: self._read_parts(before))
         after = self._programmed
         if after is None or (found is not None and parts_drift(found, before.present, after.present) is None):
             return None
@@ -217,15 +217,18 @@ class ServiceInterface:
                 return Drift.SOURCE
             return self._compare_with_kernel(netlink, programmed) if contradicted else None
 
-    def _read_parts(self, ifindex: int) -> Present | None:
-        """Returns what the interface carries; None if it is another one or lacks a setting."""
+    def _read_parts(self, programmed: Programmed) -> Present | None:
+        """Returns what the interface carries; None if it is another one, lacks a setting, or shall have other sources now."""
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
-            link = find_link(netlink, self._name)
+            link, ifindex = find_link(netlink, self._name), programmed.ifindex
             right = link is not None and link.ifindex == ifindex and as_programmed(link, self._name)
+            right = right and read_sources(netlink, ifindex, self._node_addresses) == programmed.sources
             return read_present(netlink, ifindex) if right else None
 
     def _compare(self, programmed: Programmed) -> Drift | None:
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+            if read_sources(netlink, programmed.ifindex, self._node_addresses) != programmed.sources:
+                return Drift.SOURCE
             return self._compare_with_kernel(netlink, programmed)
 
     def _compare_with_kernel(self, netlink: NetlinkSocket, programmed: Programmed) -> Drift | None:

@@ -14,7 +14,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.reports import DriftReport
 from nodeagent.proxy.dataplane import interface_watch
 from nodeagent.proxy.dataplane.interface import ServiceInterface
-from nodeagent.proxy.dataplane.interface_drift import Drift
+from nodeagent.proxy.dataplane.interface_drift import Drift, Programmed
 from nodeagent.proxy.dataplane.interface_watch import InterfaceWatch
 from nodeagent.proxy.dataplane.node_sysctls import NodeSysctls
 from nodeagent.proxy.dataplane.sysctl import ConntrackOptions
@@ -105,6 +105,22 @@ def test_what_nothing_reported_is_found_and_repaired(namespace: Namespace, deed:
     assert "local 10.96.0.2 dev lo" in shown
 
 
+def test_another_address_of_the_node_is_found_and_followed(namespace: Namespace) -> None:
+    namespace.shell("ip link add out type veth peer name wire; ip link set out up; ip addr add 192.0.2.11/24 dev out")
+    known_by = ("192.0.2.12", "192.0.2.11")
+
+    async def story(interface: ServiceInterface) -> None:
+        await interface.sync(VIPS, known_by)
+        assert await interface.audit() is None
+        await shell("ip addr add 192.0.2.12/24 dev out")
+        assert await interface.audit() is Drift.SOURCE
+        await interface.sync(VIPS, known_by)
+        assert await interface.audit() is None
+
+    on_interface(namespace, story)
+    assert "local 10.96.0.2 dev lo proto 110 scope host src 192.0.2.12" in namespace.shell("ip route show table local")
+
+
 def test_what_the_agent_itself_changes_meanwhile_is_no_drift(namespace: Namespace) -> None:
     async def story(interface: ServiceInterface) -> None:
         await interface.sync(frozenset(f"10.97.{n >> 8}.{n & 255}" for n in range(3000)))
@@ -132,8 +148,8 @@ def test_a_call_that_programs_does_not_wait_for_an_audit(namespace: Namespace) -
         read, reading, go_on = interface._read_parts, asyncio.Event(), asyncio.Event()
         loop = asyncio.get_running_loop()
 
-        def slowly(ifindex: int) -> object:
-            found = read(ifindex)
+        def slowly(programmed: Programmed) -> object:
+            found = read(programmed)
             loop.call_soon_threadsafe(reading.set)
             asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
             return found
