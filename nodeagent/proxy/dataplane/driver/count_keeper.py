@@ -100,7 +100,7 @@ class CountKeeper:
         counted = [name for name in COUNTED if self._specs[name].counter]
         if not counted or not belief.exists:
             return {}
-        found = carried_keys(wanted, belief.image, None if anew else dirty, anew=anew)
+        found = carried_keys(wanted, belief.image, None if anew else dirty, anew=anew, counted=counted)
         # Of a table that does not fit our schema, frontends are known by their keys only.
         if anew and not any(belief.image.values()):
             found = {name: {key: key for key in wanted[name]} for name in COUNTED_FRONTENDS}

@@ -34,14 +34,17 @@ def carried_keys(
     dirty: Mapping[str, Iterable[bytes]] | None,
     *,
     anew: bool = False,
+    counted: Iterable[str] = COUNTED,
 ) -> dict[str, dict[bytes, bytes]]:
     """Returns which new element continues which old one's count, for elements that are rebuilt.
 
-    dirty: keys that may differ; None: any. anew: all are rebuilt, in a table that replaces the old one.
+    dirty: keys that may differ; None: any. anew: all are rebuilt, in a table that replaces the old one. counted: the maps with counters.
     """
     found: dict[str, dict[bytes, bytes]] = {}
-    for name in COUNTED:
+    for name in counted:
         want, have = wanted[name], programmed.get(name, {})
+        if dirty is None and not anew and want == have:
+            continue
         keys = have.keys() | want.keys() if dirty is None else dirty.get(name, ())
         changed = [key for key in keys if anew or want.get(key) != have.get(key)]
         if name in COUNTED_FRONTENDS:
