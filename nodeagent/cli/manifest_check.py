@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.objects import EndpointSlice, Service, key_of
+from nodeagent.model.objects import EndpointSlice, key_of, service_of
 from nodeagent.model.problem import Problem
+from nodeagent.model.snapshot import FixedSnapshot
 from nodeagent.proxy.source.manifests.manifest_directory import ManifestDirectory
 from nodeagent.proxy.source.manifests.manifest_world import World
 from nodeagent.proxy.translate.context import Context
@@ -25,26 +26,13 @@ def problems_in(root: Path, node_name: str) -> list[Problem]:
     return sorted(dict.fromkeys(problems), key=_sort_key)
 
 
-class _Snapshot:
-    """The objects of a directory, as the input of the translator."""
-
-    node = None
-    service_cidrs = ()
-
-    def __init__(self, world: World) -> None:
-        self.services: Mapping[ObjectKey, Service] = world.services
-        self._slices: dict[ObjectKey, list[EndpointSlice]] = {}
-        for found in world.slices.values():
-            name = (found.metadata.labels or {}).get("kubernetes.io/service-name", "")
-            self._slices.setdefault(ObjectKey(found.metadata.namespace, name), []).append(found)
-
-    def slices_of(self, service: ObjectKey) -> list[EndpointSlice]:
-        return self._slices.get(service, [])
-
-
 def _translation_problems(world: World, node_name: str) -> Iterable[Problem]:
     """Returns the translator's problems: conflicts, addresses and ports that cannot be served."""
-    states = Translator().update(_Snapshot(world), None, Context(node_name=node_name))
+    slices: dict[ObjectKey, list[EndpointSlice]] = {}
+    for found in world.slices.values():
+        if (service := service_of(found)) is not None:
+            slices.setdefault(service, []).append(found)
+    states = Translator().update(FixedSnapshot(world.services, slices), None, Context(node_name=node_name))
     return [problem for state in states.values() if state is not None for problem in state.problems]
 
 

@@ -1,7 +1,7 @@
 """The objects that `nodeagent dns` answers and explains with: those an agent holds; names_source.py reads those of a source."""
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -9,8 +9,7 @@ import msgspec
 
 from nodeagent.cli.exit_codes import FAILED, Failure
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR
-from nodeagent.model.snapshot import Snapshot
+from nodeagent.model.snapshot import FixedSnapshot, Snapshot
 from nodeagent.names.zone.explanation import explain
 from nodeagent.names.zone.index import Index
 from nodeagent.names.zone.lookup import Lookup, ZoneSettings
@@ -87,36 +86,19 @@ class Objects:
         return Lookup(self._settings, index)
 
 
-class _AgentSnapshot:
-    """A snapshot of the objects that an agent reported."""
-
-    def __init__(self, reported: Iterable[WorldService]) -> None:
-        self.node: Node | None = None
-        self.service_cidrs: tuple[ServiceCIDR, ...] = ()
-        self.services: Mapping[ObjectKey, Service] = {}
-        self._slices: dict[ObjectKey, tuple[EndpointSlice, ...]] = {}
-        found = {}
-        for one in reported:
-            self._slices[one.key] = one.slices
-            if one.service is not None:
-                found[one.key] = one.service
-        self.services = found
-
-    def slices_of(self, service: ObjectKey) -> Collection[EndpointSlice]:
-        return self._slices.get(service, ())
-
-
 def objects_of_agent(client: AgentClient, status: Status, dns: ClusterDns, zones: tuple[str, ...]) -> Objects:
     """Returns the objects of a running agent. dns: its DNS settings. Raises Failure."""
     decoder = msgspec.json.Decoder(WorldService)
     try:
         lines = client.lines("world")
         next(lines)  # the node, which has no names
-        held = _AgentSnapshot(map(decoder.decode, lines))
+        found = list(map(decoder.decode, lines))
     except NoAgent as error:
         raise Failure(str(error), FAILED) from error
     settings = ZoneSettings(
         zones=zones, ttl=dns.ttl, pods=dns.pods, server=ObjectKey(*dns.server), addresses=dns.addresses
     )
     origin = f"the agent of node {status.node} at {client.path} (process {status.pid}, {status.source})"
+    services = {one.key: one.service for one in found if one.service is not None}
+    held = FixedSnapshot(services, {one.key: one.slices for one in found})
     return Objects(held, dns.namespaces, settings, origin, dns.running)

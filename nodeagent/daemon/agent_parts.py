@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from nodeagent import __version__
 from nodeagent.config import AgentConfig
@@ -43,7 +44,7 @@ from nodeagent.proxy.observe.metrics.metrics import About, Metrics
 from nodeagent.proxy.observe.problem_board import ProblemBoard
 from nodeagent.proxy.observe.repeated_drift import RepeatedDrift
 from nodeagent.proxy.observe.status_page.status_answers import Reasons
-from nodeagent.proxy.source.api_address import ApiServerAddress
+from nodeagent.proxy.source.api_address import api_servers_in_use
 from nodeagent.proxy.source.client.api_client import ApiClient
 from nodeagent.proxy.source.client.credential_watch import CredentialWatch
 from nodeagent.proxy.source.client.kubeconfig import ClusterAccess
@@ -186,7 +187,7 @@ def build_dataplane(
     surroundings = Surroundings(
         changes.node_changed,
         excluding=config.dataplane.interface_name,
-        others=ApiServerAddress(named_hosts(config, access), store).in_use,
+        others=partial(api_servers_in_use, named_hosts(config, access), store),
         ways=ways(access),
         names=dns_places(config),
         resolvers=current_resolvers,

@@ -1,6 +1,7 @@
 """The present objects of the cluster, as the translation sees them."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from nodeagent.model.names import ObjectKey
@@ -22,3 +23,16 @@ class Snapshot(Protocol):
 
     @property
     def service_cidrs(self) -> Collection[ServiceCIDR]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSnapshot:
+    """Objects that do not change, without a Node and ServiceCIDRs."""
+
+    services: Mapping[ObjectKey, Service]
+    slices: Mapping[ObjectKey, Collection[EndpointSlice]]
+    node: Node | None = None
+    service_cidrs: tuple[ServiceCIDR, ...] = ()
+
+    def slices_of(self, service: ObjectKey) -> Collection[EndpointSlice]:
+        return self.slices.get(service, ())

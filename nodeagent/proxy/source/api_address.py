@@ -16,16 +16,9 @@ class ServiceStore(Protocol):
     def services(self) -> Mapping[ObjectKey, Service]: ...
 
 
-class ApiServerAddress:
-    """The addresses of the API server, which no Service may have. hosts: the addresses or names by which the API servers are
-    reached; empty for a server that is reached as from a pod, and if no server is configured."""
-
-    def __init__(self, hosts: Sequence[str], store: ServiceStore) -> None:
-        self._hosts = hosts
-        self._store = store
-
-    def in_use(self) -> tuple[tuple[str, str], ...]:
-        """Returns (host, holder) for each host, unless it is the ClusterIP of the API server's own Service."""
-        kubernetes = self._store.services.get(OWN_SERVICE)
-        own = kubernetes.spec.cluster_ips or () if kubernetes is not None else ()
-        return tuple((host, "the API server") for host in self._hosts if host not in own)
+def api_servers_in_use(hosts: Sequence[str], store: ServiceStore) -> tuple[tuple[str, str], ...]:
+    """Returns (host, holder) for each host, unless it is the ClusterIP of the API server's own Service. hosts: the addresses or
+    names of the API servers; empty if they are reached as from a pod, or if no server is configured."""
+    kubernetes = store.services.get(OWN_SERVICE)
+    own = kubernetes.spec.cluster_ips or () if kubernetes is not None else ()
+    return tuple((host, "the API server") for host in hosts if host not in own)

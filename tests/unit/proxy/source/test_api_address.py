@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from nodeagent.model.objects import ObjectMeta, Service, ServiceSpec
-from nodeagent.proxy.source.api_address import OWN_SERVICE, ApiServerAddress
+from nodeagent.proxy.source.api_address import OWN_SERVICE, api_servers_in_use
 
 KUBERNETES = Service(
     ObjectMeta(name="kubernetes", namespace="default"), ServiceSpec(cluster_ips=("10.96.0.1", "fd00::1"))
@@ -30,4 +30,4 @@ KUBERNETES = Service(
     ],
 )
 def test_in_use(hosts: tuple[str, ...], services: dict[object, Service], expected: tuple[tuple[str, str], ...]) -> None:
-    assert ApiServerAddress(hosts, SimpleNamespace(services=services)).in_use() == expected
+    assert api_servers_in_use(hosts, SimpleNamespace(services=services)) == expected
