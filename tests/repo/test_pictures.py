@@ -5,7 +5,7 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -25,7 +25,7 @@ def recorder() -> ModuleType:
 
 
 def texts(svg: str) -> list[str]:
-    return ["".join(text.itertext()) for text in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+    return ["".join(text.itertext()) for text in ET.fromstring(svg).iter(f"{SVG}text")]
 
 
 def test_what_a_command_prints_is_in_the_picture_at_its_time(recorder: ModuleType) -> None:

@@ -94,7 +94,9 @@ def _agent_place(node: Document, pods: Sequence[Document], namespace: str) -> Ag
         why = f"its agent's pod {pod} does not run ({_state(pods[0])}): kubectl describe pod {pod} -n {namespace}"
     else:
         look = f"kubectl get pods -n {namespace} -l {SELECTOR} -o wide"
-        why = f"no pod of an agent in {namespace} is on it: {look}; if systemd runs its agent: ssh {name} nodeagent check"
+        why = (
+            f"no pod of an agent in {namespace} is on it: {look}; if systemd runs its agent: ssh {name} nodeagent check"
+        )
     return AgentPlace(name, why=why)
 
 

@@ -12,7 +12,7 @@ from nodeagent.cli import endpoint_probes
 from nodeagent.cli.endpoint_probes import AT_ONCE, MOST, MOST_OF_ALL, probe_endpoints, probe_services
 from nodeagent.diagnosis.explain.kernel import Probe, ProbeResult
 from nodeagent.diagnosis.explain.service import explain_service
-from nodeagent.diagnosis.explain.service_facts import Facts
+from nodeagent.diagnosis.explain.service_facts import ServiceFacts
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
@@ -98,6 +98,6 @@ def test_the_verdict_says_how_many_of_the_endpoints_were_tried(tried: int, said:
     translator.update(World(service, *slices), None, context)
     key = ObjectKey("default", "web")
     probes = [Probe(f"{one}:8080", ProbeResult.ACCEPTED) for one in addresses[:tried]]
-    facts = Facts(service=service, slices=slices, context=context, state=translator.states[key], probes=probes)
+    facts = ServiceFacts(service=service, slices=slices, context=context, state=translator.states[key], probes=probes)
 
     assert explain_service(facts).verdict == f"healthy: {MANY} of {MANY} endpoints used{said}"
