@@ -214,7 +214,7 @@ def version_of(program: Program) -> str:
 
 
 def as_installed(program: Program, place: Path) -> tuple[list[Stopped], list[Stopped]]:
-    """What the program closes before anybody told it of pods, and what after the cure."""
+    """What the program closes before it knew the pods, and what after the cure."""
     with trial(program, place) as it:
         it.prepare(cured=False)
         it.shell(program.start)
