@@ -7,6 +7,7 @@ lab, and the shortest that still fails is printed with the command that repeats 
 import argparse
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("build/soak"), help="directory for what a failed run writes")
     options = parser.parse_args(arguments)
     seed = options.seed or secrets.token_hex(3)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the lab and its disk are removed
     fork_server = ForkServer(ACTOR, *modules_of(*COMMANDS))
     soak = Soak(fork_server, options.planted, options.out, seed)
     try:
@@ -78,7 +80,7 @@ class Soak:
         with small_disk() as base:
             planted = program_of(self._planted) if self._planted else ()
             clock = clock_library(base) if self._has_clocks else None
-            run = Run(Options(base, planted, clock), self._fork_server, lambda _: None)
+            run = Run(Options(base, planted, clock, snapshots=True), self._fork_server, lambda _: None)
             with run:
                 yield run
 

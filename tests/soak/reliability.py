@@ -296,6 +296,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=list(TRIALS), action="append", help="only this fault")
     parser.add_argument("--write", type=Path, help="the document whose measured columns are replaced")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     fork_server = ForkServer(ACTOR, *modules_of(*COMMANDS))
     costs: dict[str, Cost] = {}
     try:
