@@ -15,7 +15,7 @@ from tests.soak.schedule import Shape, schedule
 
 NODES = ("node-1", "node-2", "node-3")
 SEED = "quick 3590"
-"""Of its schedules of seven seconds one with ten kinds of steps."""
+"""Of its schedules of five seconds one with ten kinds of steps."""
 INTERVAL = 0.25
 """Seconds between two connections of a client: other tests run beside this one."""
 LONG = 15.0
@@ -38,7 +38,7 @@ OF_PLANTED = {
 
 @pytest.mark.slow
 def test_no_law_is_violated(network_namespaces: None, warm_launcher: WarmLauncher) -> None:
-    steps = schedule(SEED, 7 * EFFORT, Shape(NODES, quick=True))
+    steps = schedule(SEED, 5 * EFFORT, Shape(NODES, quick=True))
     with (
         TemporaryDirectory(prefix="nodeagent-soak-") as base,
         Run(Options(Path(base), interval=INTERVAL), warm_launcher.fork_server, print) as run,
