@@ -19,6 +19,7 @@ from nodeagent.model.protected import Protected, SocketAddress
 from nodeagent.proxy.dataplane.worker_thread import in_thread
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.socket import NetlinkSocket, read_consistently
+from nodeagent.wire.netlink.uapi.rtnetlink import RTN_UNICAST
 
 LOOK_SECONDS = 30.0
 """Between two looks without a notification of a change; routes change without one."""
@@ -179,7 +180,8 @@ def _addresses(netlink: NetlinkSocket, excluding: str) -> Iterator[InUse]:
 def _gateways(netlink: NetlinkSocket) -> Iterator[InUse]:
     for family in Family:
         try:
-            for body in netlink.dump(rtnetlink.get_routes(family)):
+            # Not the local ones, which are two for each ClusterIP.
+            for body in netlink.dump(rtnetlink.get_routes(family, RTN_UNICAST)):
                 gateways = rtnetlink.gateways_of(body)
                 yield from (host(unpack_address(packed), "a gateway of this node") for packed in gateways)
         except OSError as error:

@@ -147,9 +147,10 @@ def delete_address(address: str, index: int, prefix_length: int | None = None) -
     return Request(uapi.RTM_DELADDR, 0, body)
 
 
-def get_routes(family: Family) -> Request:
-    """Returns the request for a dump of the routes of all tables."""
-    return Request(uapi.RTM_GETROUTE, 0, _ROUTE.pack(family.socket_family, 0, 0, 0, 0, 0, 0, 0, 0))
+def get_routes(family: Family, kind: int = 0) -> Request:
+    """Returns the request for a dump of the routes of all tables; with a kind (RTN_UNICAST, …) only those of it (filtered by the kernel
+    from 4.20 on, else everything)."""
+    return Request(uapi.RTM_GETROUTE, 0, _ROUTE.pack(family.socket_family, 0, 0, 0, 0, 0, 0, kind, 0))
 
 
 def get_route_to(address: str) -> Request:
