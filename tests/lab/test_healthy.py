@@ -13,13 +13,27 @@ FORWARD_NOTHING = "table inet shut { chain f { type filter hook forward priority
 
 
 @pytest.mark.parametrize(
-    "command",
-    [("check",), ("explain",), ("explain", "kube-system/kube-dns"), ("explain", "echo"), ("problems",)],
-    ids=" ".join,
+    ("command", "says"),
+    [
+        (("check",), "healthy"),
+        (("explain",), "healthy"),
+        (("explain", "--probe"), "healthy"),
+        (("explain", "kube-system/kube-dns"), "healthy"),
+        (("explain", "echo"), "healthy"),
+        (("problems",), "healthy"),
+        (("trace", "node/node-1", "svc/echo:tcp"), "arrives: "),
+        (("diff",), "same: "),
+        (("dns", "echo.default"), "echo.default.svc.cluster.local. A: NOERROR"),
+        (("top", "--once", "--every", "0.1"), "SERVICE"),
+        (("show",), "SERVICE"),
+        (("journal",), "AT"),
+        (("log-level",), "info"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "first line",
 )
-def test_the_first_line_says_healthy(shared: Any, command: tuple[str, ...]) -> None:
+def test_the_first_line_says_that_all_is_well(shared: Any, command: tuple[str, ...], says: str) -> None:
     told = shared.do("exec", "node-1", "--", *NODEAGENT, *command)
-    assert told.startswith("healthy"), told
+    assert told.startswith(says), told
 
 
 def test_a_fault_is_seen_and_its_end(shared: Any) -> None:

@@ -59,7 +59,14 @@ SETTINGS = {
     "no metrics, no health": Setting((*PODS, "--metrics-bind-address=", "--healthz-bind-address=")),
 }
 SERVICES = ("web", "far", "both", "ported", "balanced", "sticky", "local")
-VERDICTS = frozenset({"check", "explain", "problems", "trace"})
+VERDICTS = {
+    **dict.fromkeys(("check", "explain", "problems"), ("healthy",)),
+    "trace": ("arrives: ",),
+    "diff": ("same: ",),
+    "plan": ("nothing would change",),
+    "dns": ("web.default.svc.cluster.local. A: NOERROR", "web.default.svc.cluster.local. AAAA: NOERROR"),
+}
+"""Command → how its first line begins, where it judges."""
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +94,7 @@ def objects(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def commands(socket: str, setting: Setting) -> dict[str, tuple[str, ...]]:
+def commands(socket: str, setting: Setting, manifests: str) -> dict[str, tuple[str, ...]]:
     """Each command with what it needs here."""
     at = ("--socket", socket)
     asked = cluster_ips(1)[0 if Family.IPV4 in setting.families else 1]
@@ -103,6 +110,9 @@ def commands(socket: str, setting: Setting) -> dict[str, tuple[str, ...]]:
         "problems": ("problems", *at),
         "trace": ("trace", source, f"{asked}:80" if ":" not in asked else f"[{asked}]:80"),
         "diff": ("diff", *at),
+        "plan": ("plan", "--manifests", manifests, *at),
+        "top": ("top", "--once", "--every", "0.1"),
+        **({"dns": ("dns", "web.default", *at)} if setting.names else {}),
         "show": ("show",),
         "journal": ("journal", *at),
         "log-level": ("log-level", *at),
@@ -131,10 +141,11 @@ def test_all_is_well(objects: Cluster, warm_launcher: WarmLauncher, directory: P
         if setting.names:
             assert told.explain("kube-dns") == (0, "healthy: this node answers its names itself")
         wrong = {}
-        for command, arguments in commands(str(told.socket), setting).items():
+        for command, arguments in commands(str(told.socket), setting, str(objects.manifests.path)).items():
             done = told.run(*arguments)
             line = (done.stdout or done.stderr).partition("\n")[0]
-            good = line.startswith(("healthy", "arrives: ")) if command.split()[0] in VERDICTS else True
+            verdict = VERDICTS.get(command.split()[0], ("",))
+            good = line.startswith(verdict)
             if done.returncode or not good or "not known" in line or "as far as" in line:
                 wrong[command] = (done.returncode, line)
         assert wrong == {}
