@@ -140,6 +140,7 @@ def test_a_frozen_agent_makes_the_page_stale_until_it_goes_on(page: Browser, age
         picture(page, "stale")
         page.show_as(width=390, height=800, dark=True)
         assert page.value("document.documentElement.scrollWidth") <= 390
+        page.wait("$('chart').viewBox.baseVal.width === $('chart').clientWidth")
         picture(page, "stale-phone-dark")
         page.wait("performance.now() - answered > 20e3")
         assert page.value("document.body.matches('.stale')")
