@@ -184,8 +184,9 @@ def _ways(ruleset: Ruleset, family: Family, known: TableReading | None) -> tuple
     with KernelRoutes() as routes:
         node, notes = read_node(ruleset, family, read_others, routes, found)
         ways = ways_to_services(node, routes)
+    unclear = [one.unclear for one in ways if one.unclear]
     return [_way_fact(family, one) for one in ways], tuple(
-        one for one in notes if not one.startswith(_EVALUATED_NOWHERE)
+        one for one in (*unclear, *notes) if not one.startswith(_EVALUATED_NOWHERE)
     )
 
 

@@ -105,7 +105,13 @@ def _follow_some(
         (_key(each.service), _stopped_connection(one.client, each, meant=not one.is_fault(each)))
         for one in ways
         for each in one.stopped
-    ], notes
+    ], _with_doubts(notes, ways)
+
+
+def _with_doubts(notes: tuple[str, ...], ways: Iterable[Ways]) -> tuple[str, ...]:
+    """Returns the notes after what may stop connections that otherwise arrive, or only their long packets."""
+    holes = (f"{one.hole}: {one.hole.cure}" for one in ways if one.hole is not None)
+    return (*(one.unclear for one in ways if one.unclear), *holes, *notes)
 
 
 def _key(service_port: str) -> ObjectKey:
@@ -135,7 +141,7 @@ def _follow_in_family(
             for one in ways
             for each in one.stopped
         ]
-    return stopped, notes
+    return stopped, _with_doubts(notes, ways)
 
 
 def _places(state: ServiceState, own: OwnTable) -> Iterator[Place]:

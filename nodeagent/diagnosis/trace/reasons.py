@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nodeagent.diagnosis.trace.journey import End, Journey
+from nodeagent.diagnosis.trace.journey import End, Journey, Node
 from nodeagent.diagnosis.trace.legacy_rules import TOOLS
 from nodeagent.diagnosis.trace.others_walk import REWRITTEN, UNTRACKED
 from nodeagent.diagnosis.trace.own_table import OwnTable
@@ -54,6 +54,24 @@ def reason_of(question: Question, journey: Journey, own: OwnTable | None) -> Rea
     if decisive is None or own is None or decisive.table != own.name:
         return _of_others(decisive, journey.packet.destination)
     return _of_ours(question, journey, own, decisive)
+
+
+def unclear_rule(journey: Journey) -> str:
+    """Returns the first rule that may stop the packet or its answer, and cannot be evaluated; empty if there is none."""
+    for step in (*journey.decisions, *(() if journey.answer is None else journey.answer.decisions)):
+        if step.unclear and step.may_stop:
+            return f"{step.hook}: {step.table}, chain {step.chain}: {step.text}"
+    return ""
+
+
+def strange_source(journey: Journey, node: Node) -> Reason | None:
+    """Says that rules of other programs send answers to an address that is not this node's; None if answers come back."""
+    source = journey.packet.new_source
+    if not source or journey.route is None or not journey.route.gateway or source in node.local:
+        return None
+    rule = next((step for step in journey.decisions if step.applied and step.effect == REWRITTEN), None)
+    place = "" if rule is None else f" ({rule.hook}: {rule.table}, chain {rule.chain}: {rule.text})"
+    return Reason(f"answers are sent to {source}, which is no address of this node{place}", _of_others(rule).cure)
 
 
 def passes_service(journey: Journey) -> bool:

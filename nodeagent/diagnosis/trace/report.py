@@ -8,9 +8,16 @@ from msgspec import Struct
 
 from nodeagent.diagnosis.trace.connections import Connections, SilentEndpoint, TrackedFlow
 from nodeagent.diagnosis.trace.journey import End, Journey, Node
-from nodeagent.diagnosis.trace.others_walk import REWRITTEN
 from nodeagent.diagnosis.trace.question import Question
-from nodeagent.diagnosis.trace.reasons import Reason, arrives, reason_of, scope_of, why_rewritten
+from nodeagent.diagnosis.trace.reasons import (
+    Reason,
+    arrives,
+    reason_of,
+    scope_of,
+    strange_source,
+    unclear_rule,
+    why_rewritten,
+)
 from nodeagent.diagnosis.trace.traveller import Decision
 from nodeagent.diagnosis.verdict_line import verdict_line
 from nodeagent.model.addresses import endpoint_text
@@ -91,11 +98,10 @@ class Report(Struct, frozen=True):
 
     def _unseen(self) -> str:
         for one in self.found:
-            for step in (*one.decisions, *(() if one.answer is None else one.answer.decisions)):
-                if step.unclear and step.may_stop:
-                    return f"{step.hook}: {step.table}, chain {step.chain}: {step.text}"
-            if one.packet.new_source and (strange := self._strange_source(one)):
-                return strange
+            if unclear := unclear_rule(one):
+                return unclear
+            if strange := strange_source(one, self.node):
+                return strange.why
             if (
                 one.end is End.ARRIVED
                 and one.packet.translated
@@ -111,15 +117,6 @@ class Report(Struct, frozen=True):
         own, asked = self.node.own, self.question
         at = Question(asked.source, one.packet.destination, one.packet.port, asked.protocol)
         return own.service_of(at) if own is not None and own.serves(at) else ""
-
-    def _strange_source(self, one: Journey) -> str:
-        """Says that rules of other programs send answers to an address that is not this node's; empty if answers come
-        back."""
-        if one.route is None or not one.route.gateway or one.packet.new_source in self.node.local:
-            return ""
-        rule = next((step for step in one.decisions if step.applied and step.effect == REWRITTEN), None)
-        place = "" if rule is None else f" ({rule.hook}: {rule.table}, chain {rule.chain}: {rule.text})"
-        return f"answers are sent to {one.packet.new_source}, which is no address of this node{place}"
 
     def _silence(self) -> str:
         """Says that the client's last connection to one of these endpoints was not answered."""

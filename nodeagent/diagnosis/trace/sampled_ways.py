@@ -12,7 +12,7 @@ from nodeagent.diagnosis.trace.narrow_ways import BlackHole
 from nodeagent.diagnosis.trace.neighbour_discovery import Unfound
 from nodeagent.diagnosis.trace.own_table import OwnTable
 from nodeagent.diagnosis.trace.question import Question
-from nodeagent.diagnosis.trace.reasons import Reason, passes_service, reason_of
+from nodeagent.diagnosis.trace.reasons import Reason, passes_service, reason_of, strange_source, unclear_rule
 from nodeagent.diagnosis.trace.routes import RouteOutcome, Router
 from nodeagent.model.addresses import Protocol, pack_address, unpack_address
 from nodeagent.proxy.dataplane.image.image import class_of, frontend_key
@@ -40,7 +40,8 @@ class LostConnection(Struct, frozen=True):
 class Ways(Struct, frozen=True):
     """Connections from one client. client: in words. asked: how many were judged. stopped: those that do not get
     through. hole: where long packets of a working one are lost. left_out: how many endpoints of these Services were not
-    followed. open_hooks: hooks that some connection passed on its way to an endpoint."""
+    followed. open_hooks: hooks that some connection passed on its way to an endpoint. unclear: a rule that may stop one that
+    otherwise arrives, and cannot be evaluated; empty if there is none."""
 
     client: str
     asked: int
@@ -48,6 +49,7 @@ class Ways(Struct, frozen=True):
     hole: BlackHole | Unfound | None = None
     left_out: int = 0
     open_hooks: frozenset[str] = frozenset()
+    unclear: str = ""
 
     @property
     def closed(self) -> bool:
@@ -100,7 +102,7 @@ def _ways_of_clients(places: Sequence[Place], node: Node, router: Router, known:
 def _ways(client: str, source: str, places: Sequence[Place], node: Node, router: Router, pods: list[str]) -> Ways:
     """Judges a connection from `source` to each of the places. pods: addresses of this node's pods that it meets are
     added."""
-    asked, stopped, hole, left_out = 0, [], None, 0
+    asked, stopped, hole, left_out, unclear = 0, [], None, 0, ""
     passed: set[str] = set()
     for address, protocol, port in places:
         question = Question(source, address, port, protocol)
@@ -113,8 +115,9 @@ def _ways(client: str, source: str, places: Sequence[Place], node: Node, router:
             left_out += max(0, _endpoint_count(node.own, question) - MOST_ENDPOINTS)
         if lost:
             stopped.append(_lost_connection(question, lost, found, node))
+        unclear = unclear or next((text for one in found if one not in lost and (text := unclear_rule(one))), "")
         passed.update(*(_hooks_of(one) for one in found if one.endpoint is not None and one not in lost))
-    return Ways(client, asked, tuple(stopped), hole, left_out, frozenset(passed))
+    return Ways(client, asked, tuple(stopped), hole, left_out, frozenset(passed), unclear)
 
 
 def _hooks_of(one: Journey) -> tuple[str, ...]:
@@ -132,8 +135,9 @@ def _lost_connection(
     share = sum((one.probability for one in lost), Fraction()) / sum((one.probability for one in found), Fraction())
     decisive = next((step for step in reversed(first.decisions) if step.applied), None)
     hook = "" if decisive is None else decisive.hook
-    reason = _astray(first, node) or reason_of(question, first, node.own)
-    return LostConnection(question, service, reason, _is_certain(first), hook, share)
+    strange = strange_source(first, node)  # not certain: the network may bring that address here
+    reason = _astray(first, node) or strange or reason_of(question, first, node.own)
+    return LostConnection(question, service, reason, strange is None and _is_certain(first), hook, share)
 
 
 def _is_certain(one: Journey) -> bool:
@@ -197,7 +201,9 @@ def _is_lost(one: Journey, node: Node) -> bool:
         return passes_service(one)
     if _astray(one, node) is not None:
         return True
-    return one.end is not End.ARRIVED and _is_not_ours(one, node)
+    if one.end is End.ARRIVED:
+        return strange_source(one, node) is not None
+    return _is_not_ours(one, node)
 
 
 def _is_not_ours(one: Journey, node: Node) -> bool:

@@ -1,5 +1,6 @@
 """Faults as people meet them: how each is planted and cured, which connection it breaks, and what commands say of it."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ NODE_TO_WEB: Connection = (NODE, WEB, Protocol.TCP)
 POD_TO_FAR: Connection = ("caller", FAR, Protocol.TCP)
 OUTSIDE: Connection = ("outside", VIP, Protocol.TCP)
 CURE = "nft delete table inet guard"
+SAVED = f"/tmp/nodeagent-test-{os.getpid()}-routes"
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,22 @@ OF_ROUTES = {
         "ip rule add pref 0 lookup local; ip rule del pref 1; ip rule del pref 10",
         NODE_TO_WEB, EXPLAIN_WEB, "broken: connections of this node to ",
         ("a route or rule of type blackhole applies to it",),
+    ),
+    "no rule any more that looks up the main table": Fault(
+        "ip rule del pref 32766", "ip rule add pref 32766 lookup main",
+        POD_TO_WEB, EXPLAIN_WEB, "broken: connections of this node to ",
+        ("to 10.244.1.10: no route to 10.244.1.10; see ip rule",), UNREACHABLE,
+    ),
+    "the interface to other nodes down": Fault(
+        f"ip route save > {SAVED}4; ip -6 route save > {SAVED}6; ip link set eth0 down",
+        f"ip link set eth0 up; for f in 4 6; do ip -$f route restore < {SAVED}$f; done; rm {SAVED}[46]",
+        POD_TO_FAR, EXPLAIN_FAR, "broken: connections of this node to ",
+        ("to 10.244.2.10: no route to 10.244.2.10",), UNREACHABLE,
+    ),
+    "the range of another node's pods on an interface here, too": Fault(
+        "ip address add 10.244.2.1/24 dev web-1", "ip address del 10.244.2.1/24 dev web-1",
+        POD_TO_FAR, EXPLAIN_FAR, "broken: connections of this node to ",
+        ("no host answers for 10.244.2.10 on web-1",), UNREACHABLE,
     ),
     "a link address of a pod that somebody entered": Fault(
         "ip neigh replace 10.244.1.10 lladdr 02:00:00:00:00:99 dev web-0 nud permanent", "ip neigh del 10.244.1.10 dev web-0",
@@ -176,6 +194,29 @@ OF_RULES = {
         guard("postrouting", "ip daddr 10.244.2.10 snat ip to 192.0.2.9", 90, kind="nat"), CURE, POD_TO_FAR, CHECK,
         "not healthy: hook order, because inet guard, chain f translates in postrouting at 90", ("; give it a priority above",),
         "TranslatedBefore",
+    ),
+    "a chain that gives connections a source which no host here has, after ours": Fault(
+        guard("postrouting", "ip daddr 10.244.2.10 snat ip to 192.0.2.9", 110, kind="nat"), CURE, POD_TO_FAR, EXPLAIN_FAR,
+        "broken: connections of this node to ",
+        ("answers are sent to 192.0.2.9, which is no address of this node (postrouting: inet guard, chain f: ",
+         "; change that rule: nft -a list chain inet guard f"),
+    ),
+    "the second packet of each connection is dropped": Fault(
+        guard("forward", "tcp flags & (syn|ack) == syn|ack drop"), CURE, POD_TO_WEB, EXPLAIN_WEB,
+        "broken: connections of pods of this node",
+        ("the answer of 10.244.1.10:8080 is stopped: forward: inet guard, chain f: tcp flags syn,ack / syn,ack drop",),
+    ),
+    "answers in another zone of connection tracking": Fault(
+        guard("prerouting", "iifname web-0 ct zone set 6", -300), CURE, POD_TO_WEB, EXPLAIN_WEB,
+        "broken: connections of this node to ", ("is not translated back: it is in zone 6 of connection tracking",),
+    ),
+    "a rule that nobody here can evaluate": Fault(
+        guard("forward", "tcp dport 8080 meta length > 30 drop"), CURE, POD_TO_WEB, EXPLAIN_WEB,
+        "healthy: 1 of 1 endpoints used; as far as is known: forward: inet guard, chain f: tcp dport 8080 meta length > 30 drop", (" (cannot be evaluated: ",),
+    ),
+    "that rule, as check says it": Fault(
+        guard("forward", "tcp dport 8080 meta length > 30 drop"), CURE, POD_TO_WEB, CHECK,
+        "healthy; as far as is known: forward: inet guard, chain f: tcp dport 8080 meta length > 30 drop", (" (cannot be evaluated: ",),
     ),
     "a table of others that nobody here evaluates": Fault(
         "nft 'table netdev guard { chain i { type filter hook ingress device caller priority 0; ip daddr 10.96.0.0/16 drop; }; }'",
