@@ -62,7 +62,6 @@ from nodeagent.proxy.observe.admin.journal import Journal
 from nodeagent.proxy.observe.agent_conditions import AgentConditions
 from nodeagent.proxy.observe.health_answers import HealthAnswers
 from nodeagent.proxy.observe.health_monitor import HealthMonitor
-from nodeagent.proxy.observe.interference import Interference
 from nodeagent.proxy.observe.metrics.change_figures import ChangeFigures
 from nodeagent.proxy.observe.metrics.client_figures import ClientFigures
 from nodeagent.proxy.observe.node_eligibility import NodeEligibility
@@ -188,7 +187,6 @@ class Agent:
     def _build_reporting(self, health_answers: HealthAnswers, journal: Journal) -> Reporting:
         """Returns the part that reports to others."""
         options, metrics = self._config.reporting, self._metrics
-        interference = Interference(self._board.reporter("interference"), asyncio.get_running_loop().call_later)
         reporting = Reporting(
             self._config.node.name,
             self._board,
@@ -198,7 +196,7 @@ class Agent:
             ready=self._on_ready,
             healthz=options.healthz_bind_address,
             hard_fail=options.bind_address_hard_fail,
-            listeners=(self._names, metrics.kube_proxy, metrics.agent, metrics.book, journal, interference),
+            listeners=(self._names, metrics.kube_proxy, metrics.agent, metrics.book, journal),
         )
         if (place := options.metrics_bind_address) is not None:
             hard_fail = options.bind_address_hard_fail

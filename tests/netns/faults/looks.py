@@ -57,12 +57,18 @@ def _alerts_on_problems() -> tuple[tuple[str, str], ...]:
 
 def appears(told: Told, reason: str, alert: str = "", seconds: float = LATEST_SECONDS) -> str:
     """Waits until `problems` has it, in time, and an alert fires: that one, or any. Returns the first line of `problems`."""
-    begun = time.monotonic()
-    wait_for(lambda: reason in problems(told), lambda: f"{reason} in {problems(told)}")
+    begun, found = time.monotonic(), ""
+
+    def has_it() -> bool:
+        nonlocal found
+        found = problems(told)
+        return reason in found
+
+    wait_for(has_it, lambda: f"{reason} in {found}")
     took = time.monotonic() - begun
     print(f"{reason} after {took:.1f} s")
     assert took < seconds
     firing = alerts(scrape(told))
     assert firing, reason
     assert not alert or alert in firing
-    return problems(told).partition("\n")[0]
+    return found.partition("\n")[0]
