@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -89,6 +90,15 @@ def node_figures(stage: Stage, node: str) -> Iterator[tuple[str, float]]:
         yield "dns descriptors", entries(names, "fd")
     except (LabError, OSError) as error:
         stage.deviations.append(Deviation(time.monotonic(), node, f"its DNS process: {error}"))
+
+
+def tracked(stage: Stage, node: str) -> str:
+    """Returns how many tracked connections of a node are in which state, most first."""
+    listed = stage.world.run(node, ["conntrack", "-L"], check=False).stdout.splitlines()
+    found = Counter(
+        " ".join(line.split()[:1] + [word for word in line.split()[3:5] if word.isupper()]) for line in listed
+    )
+    return ", ".join(f"{count} {state}" for state, count in found.most_common(6))
 
 
 def resident(pid: int) -> float:

@@ -15,15 +15,15 @@ from nodeagent.lab.net.fork_server import ForkServer
 from nodeagent.lab.net.network_namespaces import LabError
 from tests.soak.beat import Heartbeat
 from tests.soak.breaking import Breaker
-from tests.soak.figures import deviations, figures
+from tests.soak.figures import deviations, figures, tracked
 from tests.soak.laws import ROOM, Times, Violation, violations
-from tests.soak.records import Figure, History, Step
+from tests.soak.records import Deviation, Figure, History, Step
 from tests.soak.stage import Stage
 from tests.soak.witnesses import Notes, Witnesses
 
 NODES, PODS = 3, 2
 SETTLE_SECONDS = 10.0
-DRAIN_SECONDS = 15.0
+DRAIN_SECONDS = 30.0
 WARM_SECONDS = 2.0
 NAMES_SECONDS, MOST_NAMES_SECONDS = 2.5, 8.0
 """After the last change, so that answers and connections are seen that must be new; the first on an idle machine."""
@@ -177,7 +177,12 @@ class Run:
                 found = figures(self.stage)
             if found and (not self._options.drain or not self._grown(found)):
                 return found
-            if time.monotonic() > began + DRAIN_SECONDS + 5.0:
+            if time.monotonic() > began + DRAIN_SECONDS:
+                if "conntrack" in self._grown(found):
+                    self.stage.deviations += [
+                        Deviation(time.monotonic(), node, f"tracked connections stay: {tracked(self.stage, node)}")
+                        for node in self.stage.nodes
+                    ]
                 return found or figures(self.stage)
             self.breaker.rest(0.5)
 

@@ -56,6 +56,12 @@ PLAIN_NODES = ("node-2",)
 FORGET_SOON = {
     "net/netfilter/nf_conntrack_tcp_timeout_time_wait": "2",
     "net/netfilter/nf_conntrack_tcp_timeout_close": "2",
+    "net/netfilter/nf_conntrack_tcp_timeout_last_ack": "5",
+    "net/netfilter/nf_conntrack_tcp_timeout_fin_wait": "10",
+    "net/netfilter/nf_conntrack_tcp_timeout_syn_sent": "10",
+    "net/netfilter/nf_conntrack_tcp_timeout_syn_recv": "10",
+    "net/netfilter/nf_conntrack_tcp_timeout_max_retrans": "20",
+    "net/netfilter/nf_conntrack_tcp_timeout_unacknowledged": "20",
     "net/netfilter/nf_conntrack_udp_timeout": "2",
     "net/netfilter/nf_conntrack_udp_timeout_stream": "3",
 }

@@ -151,7 +151,7 @@ class Log:
     def _run(self) -> None:
         try:
             ending = examine_log(self._path)
-            connection = connect(self._path, self._limit_bytes)
+            connection = self._connect()
             try:
                 loaded = self._load(connection)
                 self.short = self._recheck_short(connection)
@@ -191,6 +191,17 @@ class Log:
             elif request is None:
                 break
         connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        """Returns a connection to the file. On a full disk SQLite cannot create its write-ahead log: the disk reserve gives it the
+        space."""
+        try:
+            return connect(self._path, self._limit_bytes)
+        except sqlite3.OperationalError:
+            if self._reserve is None or not self._reserve.held:
+                raise
+            self._reserve.release()
+            return connect(self._path, self._limit_bytes)
 
     def _load(self, connection: sqlite3.Connection) -> Loaded:
         check_structure(connection)

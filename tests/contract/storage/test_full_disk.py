@@ -116,6 +116,23 @@ def test_a_server_that_starts_on_a_full_disk_says_so(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
+def test_a_server_starts_on_a_disk_that_became_full_while_nothing_was_written(tmp_path: Path) -> None:
+    async def scenario(clock: Clock) -> None:
+        async with open_store(tmp_path, clock) as store:
+            (record,) = await store.commit([put("a")])
+        filler = fill(tmp_path)
+        assert (tmp_path / "store.db-reserve").exists()
+        async with open_store(tmp_path, clock) as store:
+            assert set(store.collection(THINGS).records) == {"a"}
+            assert is_short(store)
+            await store.commit([gone(record)])
+            filler.unlink()
+            await store.catch_up()
+            assert not is_short(store)
+
+    play(tmp_path, scenario)
+
+
 def test_the_size_limit_of_a_store_leaves_the_disk_alone(tmp_path: Path) -> None:
     async def scenario(clock: Clock) -> None:
         async with Store(local_storage(tmp_path, limit_bytes=1024 * 1024), clock=clock) as store:
