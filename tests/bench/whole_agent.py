@@ -131,7 +131,7 @@ def measure(root: Path, services: int, endpoints: int) -> dict[str, float]:
                     (agent.processor_seconds() - before) * 1000 / (rate * CHURN_SECONDS)
                 )
             found["RSS after changes MB"] = agent.megabytes()
-            found["peak RSS MB"] = agent.megabytes("VmHWM")
+            found["peak RSS, process MB"] = agent.megabytes("VmHWM")
         with running(root, server.port) as agent:  # puts back what the changes left
             agent.ready_after()
         with running(root, server.port) as agent:
