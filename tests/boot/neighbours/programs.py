@@ -16,7 +16,8 @@ PUBLISHED = 8088
 @dataclass(frozen=True)
 class Program:
     """One of them. files: path → text, written before it is prepared; `cure`: what an administrator does so that Services work, once and for
-    good, while it runs or not. closes: what the verdict on a connection that it stops must name. serves: a port of the node at which it answers.
+    good, while it runs or not; shown: the same for people, where that is not the same. closes: what the verdict on a connection that it stops
+    must name. serves: a port of the node at which it answers.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Program:
     files: dict[str, str] = field(default_factory=dict)
     prepare: str = ""
     cure: str = ""
+    shown: str = ""
     closes: str = ""
     serves: int = 0
     remark: str = ""
@@ -95,6 +97,7 @@ def persistent(variant: str) -> Program:
             f"update-alternatives --set {tool} /usr/sbin/{tool}-{variant}" for tool in ("iptables", "ip6tables")
         ),
         reload="netfilter-persistent reload",
+        shown="; ".join([*(f"-A FORWARD -d {cidr} -j ACCEPT" for cidr in POD_CIDRS), BETWEEN_PODS]),
         cure="; ".join(accept),
         closes="FORWARD",
         remark="`FORWARD` and `INPUT` closed in `/etc/iptables`, flushed when stopped",
@@ -238,6 +241,7 @@ PROGRAMS = (
         start="systemctl start docker; docker inspect pub >/dev/null 2>&1 || { docker import /image.tar busy; "
         f"docker run --detach --restart=always --stop-timeout=1 --name pub -p {PUBLISHED}:80 {HTTPD}; }}",
         stop="systemctl stop docker.socket docker",
+        shown=f"iptables -I DOCKER-USER -d {POD_CIDRS[0]} -j ACCEPT; iptables -I DOCKER-USER -s {POD_CIDRS[0]} -j ACCEPT",
         cure="iptables -N DOCKER-USER 2>/dev/null; "
         + "; ".join(f"iptables -I DOCKER-USER {side} {POD_CIDRS[0]} -j ACCEPT" for side in ("-d", "-s")),
         closes="FORWARD",

@@ -66,7 +66,7 @@ def closed_table(found: Sequence[tuple[Program, Measured]]) -> list[str]:
             cure = (
                 "not opened"
                 if measured.after
-                else "<br>".join(f"`{part.strip()}`" for part in program.cure.split("; "))
+                else "<br>".join(f"`{part.strip()}`" for part in (program.shown or program.cure).split("; "))
             )
             lines.append(row([program.name, ways, because(measured.closed[-1].verdict), cure]))
     return lines

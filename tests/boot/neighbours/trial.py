@@ -59,7 +59,8 @@ class Way:
 @dataclass(frozen=True)
 class Step:
     """Something that was done to the other program or to the agent. lost: new connections to the Service that failed, or whose first packet
-    was lost; seconds: from the first of them to the end of the last; direct: the same of connections to a pod, without the Service.
+    was lost; seconds: from the first of them to the end of the last; direct: the same of connections to a pod, without the Service;
+    until: seconds from the beginning of the step to that of the last lost connection.
     """
 
     what: str
@@ -67,6 +68,7 @@ class Step:
     lost: int
     seconds: float
     direct: int
+    until: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -214,7 +216,7 @@ def version_of(program: Program) -> str:
 
 
 def as_installed(program: Program, place: Path) -> tuple[list[Stopped], list[Stopped]]:
-    """What the program closes before it knew the pods, and what after the cure."""
+    """What the program closes as it is installed, and what after the cure."""
     with trial(program, place) as it:
         it.prepare(cured=False)
         it.shell(program.start)
@@ -307,7 +309,8 @@ def _steps(begun: list[tuple[str, float]], served: list[Record], direct: list[Re
         lost = [record for record in here if _is_lost(record)]
         seconds = max(r.started + r.seconds for r in lost) - min(r.started for r in lost) if lost else 0.0
         without = sum(_is_lost(record) for record in direct if start <= record.started < end)
-        found.append(Step(what, len(here), len(lost), round(seconds, 2), without))
+        until = max((r.started - start for r in lost), default=0.0)
+        found.append(Step(what, len(here), len(lost), round(seconds, 2), without, round(until, 2)))
     return tuple(found)
 
 
