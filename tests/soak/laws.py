@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.soak.offers import service_view
-from tests.soak.records import ALIVE, EVERYWHERE, FRONTENDS, NO_ADDRESS, Attempt, Fault, History, Lookup, Span
+from tests.soak.records import ALIVE, EVERYWHERE, FRONTENDS, NO_ADDRESS, NO_NAME, Attempt, Fault, History, Lookup, Span
 
 FOLLOW_SECONDS = 1.0
 """A change is in effect on every node, and in every answer of DNS."""
@@ -168,8 +168,17 @@ def fresh_names(history: History, times: Times) -> Iterator[str]:
             valid = times.may(one.view, since, one.ended)
             if len(valid) > 1:
                 valid.add(NO_ADDRESS)  # a headless Service that is new has its slices later
-            if valid and one.answer not in valid:
+            if valid and one.answer not in valid and not _is_between(one.answer, valid):
                 yield _old(one, since, valid)
+
+
+def _is_between(answer: str, valid: set[str]) -> bool:
+    """Whether an answer has the addresses that all of several have, and no others than theirs: changes that were under way at the
+    same time may take effect in any order."""
+    lists = [set(one.split()) for one in valid - {NO_NAME, NO_ADDRESS}]
+    if len(lists) < 2 or answer in (NO_NAME, NO_ADDRESS):
+        return False
+    return set.intersection(*lists) <= set(answer.split()) <= set.union(*lists)
 
 
 def _old(one: Lookup, since: float, valid: set[str]) -> str:

@@ -114,6 +114,16 @@ CASES = {
         "", [replace(SILENT, began=100.7, ended=100.8)], spans=[Span(VIEW, "dead", 0.0, 0.0, 100.0, 100.1)]
     ),
     "an old answer": Case("fresh-names", lookups=[Lookup("node-1", NAME, 102.0, 102.1, "10.96.0.1")]),
+    "an answer of two changes under way, in the other order": Case(
+        "",
+        lookups=[Lookup("node-1", "h?", 100.5, 100.6, "10.0.0.2")],
+        spans=[Span("h?", "10.0.0.1 10.0.0.2", 0.0, 0.0, 100.0, 100.4), Span("h?", "10.0.0.2 10.0.0.3", 100.0, 100.4)],
+    ),
+    "an answer with an address that none of them has": Case(
+        "fresh-names",
+        lookups=[Lookup("node-1", "h?", 100.5, 100.6, "10.0.0.2 10.0.0.9")],
+        spans=[Span("h?", "10.0.0.1 10.0.0.2", 0.0, 0.0, 100.0, 100.4), Span("h?", "10.0.0.2 10.0.0.3", 100.0, 100.4)],
+    ),
     "an old answer of half a second": Case("", lookups=[Lookup("node-1", NAME, 100.5, 100.6, "10.96.0.1")]),
     "an old answer of a process that was stopped": Case(
         "",
