@@ -57,7 +57,7 @@ def reason_of(question: Question, journey: Journey, own: OwnTable | None) -> Rea
 
 
 def unclear_rule(journey: Journey) -> str:
-    """Returns the first rule that may stop the packet or its answer, and cannot be evaluated; empty if there is none."""
+    """Returns the first rule that may stop the packet or its answer, and cannot be evaluated, else an empty text."""
     for step in (*journey.decisions, *(() if journey.answer is None else journey.answer.decisions)):
         if step.unclear and step.may_stop:
             return f"{step.hook}: {step.table}, chain {step.chain}: {step.text}"

@@ -41,7 +41,7 @@ class Ways(Struct, frozen=True):
     """Connections from one client. client: in words. asked: how many were judged. stopped: those that do not get
     through. hole: where long packets of a working one are lost. left_out: how many endpoints of these Services were not
     followed. open_hooks: hooks that some connection passed on its way to an endpoint. unclear: a rule that may stop one that
-    otherwise arrives, and cannot be evaluated; empty if there is none."""
+    otherwise arrives, and cannot be evaluated, else empty."""
 
     client: str
     asked: int
