@@ -196,7 +196,8 @@ def nothing_left(history: History, times: Times) -> Iterator[str]:
     """No packet to a ClusterIP leaves a node."""
     for one in history.leaks:
         if not times.lossy(BREAKS_CONNECTIONS, (one.node,), one.since, one.at):
-            yield f"{one.packets} packets to ClusterIPs left {one.node} untranslated between {one.since:.2f} and {one.at:.2f}"
+            of = f" ({'; '.join(one.flows)})" if one.flows else ""
+            yield f"{one.packets} packets to ClusterIPs left {one.node} untranslated between {one.since:.2f} and {one.at:.2f}{of}"
 
 
 def as_wanted(history: History, times: Times) -> Iterator[str]:

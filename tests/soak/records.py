@@ -101,12 +101,14 @@ class Deviation(Struct, frozen=True):
 
 
 class Leak(Struct, frozen=True):
-    """Packets to a ClusterIP that were seen between nodes, since the look before."""
+    """Packets to a ClusterIP that were seen between nodes, since the look before. flows: connections that had some in this run, each as
+    "source source-port destination destination-port protocol"."""
 
     since: float
     at: float
     node: str
     packets: int
+    flows: tuple[str, ...] = ()
 
 
 class History(Struct, frozen=True):

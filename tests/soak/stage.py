@@ -51,6 +51,8 @@ LEAKS = "soak-leaks"
 OPENS_OR_CARRIES = ("tcp flags & (syn | psh) != 0", "meta l4proto udp")
 """Not a bare acknowledgement, and not the end of a connection that the tracker has forgotten: it calls them invalid, and nothing is
 done about them (docs/semantics.md 70)."""
+FLOW_SECONDS = 2
+"""How long it is known which connection had such a packet."""
 PLAIN_NODES = ("node-2",)
 """Nodes with tables that others can flush, as kernels before 6.9 have them."""
 FORGET_SOON = {
@@ -191,13 +193,16 @@ class Stage(LiveCluster):
         now = time.monotonic()
         listed = json.loads(self.world.run(UNDERLAY, ["nft", "-j", "list", "table", "bridge", LEAKS]).stdout)
         counts: dict[str, int] = {}
+        flows: list[str] = []
         for entry in listed["nftables"]:
+            if "set" in entry:
+                flows += (" ".join(map(str, one["elem"]["val"]["concat"])) for one in entry["set"].get("elem", ()))
             if "rule" in entry:
                 [packets] = [one["counter"]["packets"] for one in entry["rule"]["expr"] if "counter" in one]
                 counts[entry["rule"]["comment"]] = counts.get(entry["rule"]["comment"], 0) + packets
         for node, packets in counts.items():
             if more := packets - self._leaked.get(node, 0):
-                self.leaks.append(Leak(self._looked, now, node, more))
+                self.leaks.append(Leak(self._looked, now, node, more, tuple(flows)))
         self._leaked, self._looked = counts, now
 
     # -- writing ------------------------------------------------------------------------------------------------
@@ -354,11 +359,19 @@ class Stage(LiveCluster):
 
 def leak_counters(nodes: Iterator[str] | Mapping[str, object], cidrs: Sequence[str]) -> str:
     """Returns nft commands that count packets of each node to these ranges, where they enter the network between the nodes."""
-    lines = [f"table bridge {LEAKS} {{ chain seen {{ type filter hook prerouting priority -300;"]
+    lines = [f"table bridge {LEAKS} {{"]
+    for family in ("ip", "ip6"):
+        flow = f"{family} saddr . th sport . {family} daddr . th dport . meta l4proto"
+        lines.append(
+            f"set {family}-flows {{ typeof {flow}; flags dynamic,timeout; timeout {FLOW_SECONDS}s; size 1024; }}"
+        )
+    lines.append("chain seen { type filter hook prerouting priority -300;")
     for node in nodes:
         for cidr in cidrs:
             family = "ip6" if ":" in cidr else "ip"
+            flow = f"{family} saddr . th sport . {family} daddr . th dport . meta l4proto"
             lines += [
-                f'iifname "{node}" {family} daddr {cidr} {what} counter comment "{node}";' for what in OPENS_OR_CARRIES
+                f'iifname "{node}" {family} daddr {cidr} {what} counter update @{family}-flows {{ {flow} }} comment "{node}";'
+                for what in OPENS_OR_CARRIES
             ]
     return "\n".join([*lines, "}\n}\n"])
