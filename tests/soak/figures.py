@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from nodeagent.lab.net.network_namespaces import LabError, inside
+from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.net.warm_launcher import NODEAGENT
 from tests.soak.records import Deviation, Figure
 from tests.soak.stage import Stage
 
-CONNTRACK_COUNT = Path("/proc/sys/net/netfilter/nf_conntrack_count")
 TABLES = (("ip", "nodeagent"), ("ip6", "nodeagent"))
 AFFINITY = "affinity"
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -79,7 +78,7 @@ def node_figures(stage: Stage, node: str) -> Iterator[tuple[str, float]]:
     yield "elements", elements
     yield "chains", chains
     yield "affinity", affinity
-    yield "conntrack", int(inside(stage.world.namespace(node), CONNTRACK_COUNT.read_text))
+    yield "conntrack", len(connections(stage, node))
     pid = stage.agents[node].pid
     yield "agent memory", resident(pid)
     yield "agent descriptors", entries(pid, "fd")
@@ -92,11 +91,17 @@ def node_figures(stage: Stage, node: str) -> Iterator[tuple[str, float]]:
         stage.deviations.append(Deviation(time.monotonic(), node, f"its DNS process: {error}"))
 
 
+def connections(stage: Stage, node: str) -> list[str]:
+    """Returns the tracked connections of a node, a line each. nf_conntrack_count also counts those that are over, until the kernel's
+    collector comes by, which takes minutes where little happens."""
+    return stage.world.run(node, ["conntrack", "-L"], check=False).stdout.splitlines()
+
+
 def tracked(stage: Stage, node: str) -> str:
     """Returns how many tracked connections of a node are in which state, most first."""
-    listed = stage.world.run(node, ["conntrack", "-L"], check=False).stdout.splitlines()
     found = Counter(
-        " ".join(line.split()[:1] + [word for word in line.split()[3:5] if word.isupper()]) for line in listed
+        " ".join(line.split()[:1] + [word for word in line.split()[3:5] if word.isupper()])
+        for line in connections(stage, node)
     )
     return ", ".join(f"{count} {state}" for state, count in found.most_common(6))
 

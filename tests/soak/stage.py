@@ -48,9 +48,9 @@ WRITTEN_WITHIN = 90.0
 INGRESS_SECONDS = 3.0
 TOO_MANY, FAILED = 429, 500
 LEAKS = "soak-leaks"
-OPENS_OR_CARRIES = ("tcp flags & (syn | psh) != 0", "meta l4proto udp")
-"""Not a bare acknowledgement, and not the end of a connection that the tracker has forgotten: it calls them invalid, and nothing is
-done about them (docs/semantics.md 70)."""
+OPENS_OR_CARRIES = ("tcp flags & (fin | rst) == 0x0 tcp flags & (syn | psh) != 0x0", "meta l4proto udp")
+"""Not a bare acknowledgement, and not the end of a connection that the tracker has forgotten, which a client whose pod has gone
+repeats with its last data: the tracker calls them invalid, and nothing is done about them (docs/semantics.md 70)."""
 FLOW_SECONDS = 2
 """How long it is known which connection had such a packet."""
 PLAIN_NODES = ("node-2",)
