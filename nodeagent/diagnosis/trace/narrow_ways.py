@@ -8,18 +8,16 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from nodeagent.diagnosis.simulator.interpreter import place_in_hook
 from nodeagent.diagnosis.simulator.machine import Machine
 from nodeagent.diagnosis.simulator.packet import ICMP, Packet
 from nodeagent.diagnosis.trace.others import OtherTable
-from nodeagent.diagnosis.trace.others_walk import pass_other_chain
+from nodeagent.diagnosis.trace.others_walk import find_stopping_rule
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.diagnosis.trace.return_path import ReplyPath
 from nodeagent.diagnosis.trace.routes import Leg, Route, RouteOutcome, Router
 from nodeagent.diagnosis.trace.traveller import Decision, Traveller
 from nodeagent.model.addresses import Family, Protocol, family_of
-from nodeagent.proxy.dataplane.program.chain import ChainType, HookNumber
-from nodeagent.wire.netlink.nf_tables.expressions import Code
+from nodeagent.proxy.dataplane.program.chain import HookNumber
 
 _ERRORS = {Family.IPV4: ("destination-unreachable", 4), Family.IPV6: ("packet-too-big", 0)}
 _NAMES = {Family.IPV4: "fragmentation needed", Family.IPV6: "packet too big"}
@@ -90,16 +88,4 @@ def _stopping_rule(
     packet = Packet(back.source, sender, ICMP[family], iif=None)
     machine = Machine(request.machine.sets, packet, (), sender, 0, 0, request.machine.status)
     error = Traveller(packet, machine, "", back.interface, request=request.packet, error=_ERRORS[family])
-    for number in (HookNumber.OUTPUT, HookNumber.POSTROUTING):
-        error.hook = number.name.lower()
-        stops = [
-            (place_in_hook(chain.hook), (table, chain))
-            for table in others
-            for chain in table.hooked(number)
-            if chain.hook is not None and chain.hook.type is not ChainType.NAT
-        ]
-        for _, (table, chain) in sorted(stops, key=lambda stop: stop[0]):
-            if pass_other_chain(table, chain, error) is not Code.ACCEPT:
-                unclear = any(one.unclear for one in error.decisions)
-                return None if unclear else next((one for one in reversed(error.decisions) if one.applied), None)
-    return None
+    return find_stopping_rule(error, (HookNumber.OUTPUT, HookNumber.POSTROUTING), others)

@@ -9,15 +9,13 @@ from ipaddress import IPv6Address
 
 from msgspec import Struct
 
-from nodeagent.diagnosis.simulator.interpreter import place_in_hook
 from nodeagent.diagnosis.simulator.machine import Machine
 from nodeagent.diagnosis.simulator.packet import ICMP, Packet
 from nodeagent.diagnosis.trace.others import OtherTable
-from nodeagent.diagnosis.trace.others_walk import pass_other_chain
+from nodeagent.diagnosis.trace.others_walk import find_stopping_rule
 from nodeagent.diagnosis.trace.traveller import Decision, Traveller
 from nodeagent.model.addresses import Family, family_of
-from nodeagent.proxy.dataplane.program.chain import ChainType, HookNumber
-from nodeagent.wire.netlink.nf_tables.expressions import Code
+from nodeagent.proxy.dataplane.program.chain import HookNumber
 
 _SOLICITED = int(IPv6Address("ff02::1:ff00:0"))
 _CURES = {
@@ -58,17 +56,5 @@ def find_unfound(
     packet = Packet(asks, group, ICMP[Family.IPV6], iif=bridge)
     machine = Machine(request.machine.sets, packet, (), group, 0, 0, 0, untracked=True)
     traveller = Traveller(packet, machine, bridge, bridge, back=bridge, error=("nd-neighbor-solicit", 0))
-    for number in (HookNumber.PREROUTING, HookNumber.FORWARD, HookNumber.POSTROUTING):
-        traveller.hook = number.name.lower()
-        stops = [
-            (place_in_hook(chain.hook), (table, chain))
-            for table in others
-            for chain in table.hooked(number)
-            if chain.hook is not None and chain.hook.type is not ChainType.NAT
-        ]
-        for _, (table, chain) in sorted(stops, key=lambda stop: stop[0]):
-            if pass_other_chain(table, chain, traveller) is not Code.ACCEPT:
-                unclear = any(one.unclear for one in traveller.decisions)
-                rule = next((one for one in reversed(traveller.decisions) if one.applied), None)
-                return None if unclear or rule is None else Unfound(asks, other, bridge, rule)
-    return None
+    rule = find_stopping_rule(traveller, (HookNumber.PREROUTING, HookNumber.FORWARD, HookNumber.POSTROUTING), others)
+    return None if rule is None else Unfound(asks, other, bridge, rule)

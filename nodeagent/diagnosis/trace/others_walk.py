@@ -3,16 +3,16 @@
 A rule that cannot be evaluated is skipped, and reported as a possible decision.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from nodeagent.diagnosis.simulator.interpreter import DESTINATION_HOOKS, MOST_JUMPS
+from nodeagent.diagnosis.simulator.interpreter import DESTINATION_HOOKS, MOST_JUMPS, place_in_hook
 from nodeagent.diagnosis.trace import xtables
 from nodeagent.diagnosis.trace.matching import Absent, Unknown, look_up, matches, value_of
 from nodeagent.diagnosis.trace.others import Json, OtherChain, OtherRule, OtherTable
 from nodeagent.diagnosis.trace.traveller import Decision, Traveller
 from nodeagent.model.addresses import Family
-from nodeagent.proxy.dataplane.program.chain import ChainType
+from nodeagent.proxy.dataplane.program.chain import ChainType, HookNumber
 from nodeagent.wire.netlink.nf_tables.expressions import Code
 from nodeagent.wire.netlink.uapi.nfnetlink_conntrack import IPS_DST_NAT
 
@@ -39,6 +39,25 @@ _Rest = Iterator[OtherRule]
 LOOPBACK = {Family.IPV4: "127.0.0.1", Family.IPV6: "::1"}
 Ending = tuple[Code, str] | None
 """A verdict and, for a jump, its chain; None: the rule continues."""
+
+
+def find_stopping_rule(
+    traveller: Traveller, hooks: Sequence[HookNumber], others: Sequence[OtherTable]
+) -> Decision | None:
+    """Returns the rule that certainly stops a packet that is not translated in one of these hooks; None if it may get through."""
+    for number in hooks:
+        traveller.hook = number.name.lower()
+        stops = [
+            (place_in_hook(chain.hook), (table, chain))
+            for table in others
+            for chain in table.hooked(number)
+            if chain.hook is not None and chain.hook.type is not ChainType.NAT
+        ]
+        for _, (table, chain) in sorted(stops, key=lambda stop: stop[0]):
+            if pass_other_chain(table, chain, traveller) is not Code.ACCEPT:
+                unclear = any(one.unclear for one in traveller.decisions)
+                return None if unclear else next((one for one in reversed(traveller.decisions) if one.applied), None)
+    return None
 
 
 def pass_other_chain(table: OtherTable, base: OtherChain, traveller: Traveller) -> Code:
