@@ -222,7 +222,7 @@ bench-names: setup $(VENV)/.installed
 	$(BIN)/python -m tests.bench.name_freshness
 
 bench-commands: setup $(VENV)/.installed
-	$(SUDO) $(BIN)/python tests/bench/command_times.py
+	$(SUDO) env PYTHONPATH=. $(BIN)/python -m tests.bench.command_times
 
 fuzz-names: setup
 	NODEAGENT_PACKETS=1000000 $(BIN)/pytest -o timeout=3600 -o faulthandler_timeout=3700 tests/unit/names/test_hostile_packets.py
