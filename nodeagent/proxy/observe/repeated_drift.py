@@ -1,4 +1,4 @@
-"""Finds out what other programs change again and again, however often it is repaired (pure)."""
+"""Finds out what other programs change again and again, however often it is repaired."""
 
 from collections import defaultdict, deque
 from collections.abc import Callable
