@@ -1,11 +1,8 @@
 """Upgrades from every schema the tables ever had, and rollbacks to it: with the agents of those revisions, and no connection lost."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -14,31 +11,10 @@ from nodeagent.model.addresses import Protocol
 from nodeagent.proxy.dataplane.program.schema import SCHEMA
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.dns.lookups import lookups, until_all_say
+from tests.harness.earlier_revision import LAST_OF_SCHEMA, Earlier, NoHistory, unpack
 from tests.harness.effort import at_length
 from tests.harness.objects import service_port
-from tests.harness.source_tree import ROOT
 from tests.harness.uninterrupted import PODS, SHOP, uninterrupted
-
-
-class Earlier(NamedTuple):
-    """A revision of this tree, and the schema of its tables."""
-
-    schema: int
-    commit: str
-
-
-LAST_OF_SCHEMA = (
-    Earlier(6, "a4c5f0ac38"),
-    *at_length(
-        Earlier(1, "af733c365c"),
-        Earlier(2, "30d0b4c0e7"),
-        Earlier(3, "6778185d"),
-        Earlier(5, "1dda255639"),
-        Earlier(7, "8da88a9075"),
-        Earlier(8, "1cd9bb41bf"),
-    ),
-)
-"""The last commit of each schema. 4 was a step of one commit; 8 was taken back, so that here the older tables have the higher number."""
 
 FIRST_WITH_NAMES = 5
 """Of those that hand lookups over without a loss: before commit 19fbbb44 a DNS process that ended closed connections with queries."""
@@ -49,22 +25,13 @@ ANSWERING_NAMES = (
 )
 
 
-def command(tree: Path) -> list[str]:
-    """Runs the package below `tree` with the libraries of this one."""
-    return ["env", f"PYTHONPATH={tree}", sys.executable, "-P", "-m", "nodeagent"]
-
-
 @pytest.fixture(params=LAST_OF_SCHEMA, ids=lambda earlier: f"schema {earlier.schema}")
-def earlier(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Earlier, Path]:
-    """An earlier revision, and where its files are."""
-    revision: Earlier = request.param
-    archive = subprocess.run(
-        ["git", "archive", revision.commit, "nodeagent"], cwd=ROOT, capture_output=True, check=False, timeout=60
-    )
-    if archive.returncode:
-        pytest.skip(f"this clone has no history: {archive.stderr.decode().strip()}")
-    subprocess.run(["tar", "--extract", f"--directory={tmp_path}"], input=archive.stdout, check=True, timeout=60)
-    return revision, tmp_path
+def earlier(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Earlier, list[str]]:
+    """An earlier revision, and the command that runs it."""
+    try:
+        return request.param, unpack(request.param, tmp_path)
+    except NoHistory as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +62,9 @@ def schema_of(cluster: Cluster, family: str) -> int:
 
 
 @contextmanager
-def started(cluster: Cluster, tree: Path, flags: tuple[str, ...]) -> Iterator[AgentProcess]:
+def started(cluster: Cluster, command: list[str], flags: tuple[str, ...]) -> Iterator[AgentProcess]:
     """The agent of an earlier revision, ready; whatever runs in the end is ended."""
-    agent = cluster.world.start(NODE, [*command(tree), "run", *cluster.sources(), *flags])
+    agent = cluster.world.start(NODE, [*command, "run", *cluster.sources(), *flags])
     try:
         agent.wait_for_line(" ready: ")
         yield agent
@@ -124,10 +91,10 @@ def give_back(new: AgentProcess, old: AgentProcess) -> None:
 
 
 def test_nothing_is_lost_on_the_way_here_and_back(
-    served: Cluster, flags: tuple[str, ...], earlier: tuple[Earlier, Path]
+    served: Cluster, flags: tuple[str, ...], earlier: tuple[Earlier, list[str]]
 ) -> None:
-    revision, tree = earlier
-    with started(served, tree, flags) as old, uninterrupted(served) as traffic:
+    revision, command = earlier
+    with started(served, command, flags) as old, uninterrupted(served) as traffic:
         for _ in range(2):
             new = replace(served, old, flags)
             traffic.flow()
@@ -137,14 +104,14 @@ def test_nothing_is_lost_on_the_way_here_and_back(
 
 
 def test_no_lookup_is_lost_on_the_way_here_and_back(
-    served: Cluster, flags: tuple[str, ...], earlier: tuple[Earlier, Path]
+    served: Cluster, flags: tuple[str, ...], earlier: tuple[Earlier, list[str]]
 ) -> None:
-    revision, tree = earlier
+    revision, command = earlier
     if revision.schema < FIRST_WITH_NAMES:
         pytest.skip("it handed no lookups over, or lost some")
     flags = (*flags, *ANSWERING_NAMES)
     with (
-        started(served, tree, flags) as old,
+        started(served, command, flags) as old,
         lookups(served, ["caller", NODE], NAMES, "shop.default.svc.cluster.local.") as askers,
     ):
         until_all_say(askers, SHOP[0])
