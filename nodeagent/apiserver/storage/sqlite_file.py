@@ -23,6 +23,8 @@ CREATE TABLE IF NOT EXISTS lease (
     collection TEXT NOT NULL, path TEXT NOT NULL, until REAL NOT NULL, PRIMARY KEY (collection, path)
 );
 """
+INSERT_REVISIONS: Final = "INSERT INTO revision (number, collection, path, body, deleted, at, checksum) VALUES "
+"""Names the columns, so that this version can write a store to which a later one has added some."""
 _APPLICATION_ID: Final = 0x6E6F6465
 _BUSY_TIMEOUT_SECONDS: Final = 10.0
 PAGE_BYTES: Final = 4096
@@ -199,7 +201,7 @@ def write_store(path: str, rows: Sequence[Revision], counter: int) -> None:
         connection = connect(path)
         try:
             connection.execute("BEGIN")
-            connection.executemany("INSERT INTO revision VALUES (?,?,?,?,?,?,?)", map(row_values, own))
+            connection.executemany(f"{INSERT_REVISIONS} (?,?,?,?,?,?,?)", map(row_values, own))
             connection.execute("UPDATE fact SET value = ?", (counter,))
             connection.execute("COMMIT")
         finally:
@@ -209,7 +211,7 @@ def write_store(path: str, rows: Sequence[Revision], counter: int) -> None:
 
 
 def row_values(row: Revision) -> tuple[object, ...]:
-    """Returns a row in the order of the table's columns."""
+    """Returns a row in the order of INSERT_REVISIONS."""
     return (row.number, row.collection, row.path, row.body, int(row.deleted), row.at, checksum_of(row))
 
 

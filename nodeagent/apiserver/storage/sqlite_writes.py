@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nodeagent.apiserver.storage.records import Revision
-from nodeagent.apiserver.storage.sqlite_file import row_values
+from nodeagent.apiserver.storage.sqlite_file import INSERT_REVISIONS, row_values
 from nodeagent.kinds.description.documents import encode
 
 _COLUMNS: Final = 7
@@ -20,7 +20,7 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Revision], counter: in
         part = rows[start : start + most]
         values = ",".join(["(?,?,?,?,?,?,?)"] * len(part))
         arguments = [value for row in part for value in row_values(row)]
-        connection.execute(f"INSERT INTO revision VALUES {values}", arguments)  # noqa: S608 - only placeholders
+        connection.execute(f"{INSERT_REVISIONS} {values}", arguments)
     connection.execute("UPDATE fact SET value = ? WHERE name = 'counter'", (counter,))
 
 
@@ -30,7 +30,8 @@ def keep_leases(connection: sqlite3.Connection, leases: Mapping[tuple[str, str],
         if until is None:
             connection.execute("DELETE FROM lease WHERE collection = ? AND path = ?", (collection, path))
         else:
-            connection.execute("INSERT OR REPLACE INTO lease VALUES (?, ?, ?)", (collection, path, until))
+            row = (collection, path, until)
+            connection.execute("INSERT OR REPLACE INTO lease (collection, path, until) VALUES (?, ?, ?)", row)
 
 
 def compact(connection: sqlite3.Connection, floor: int) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.apiserver.storage.log import Log
 from nodeagent.apiserver.storage.records import Change, HistoryLost, StorageDamaged, draft
@@ -158,6 +159,20 @@ def test_a_store_from_before_checksums_is_taken_over(tmp_path: Path) -> None:
         connection.execute("ALTER TABLE revision DROP COLUMN checksum")
     assert len(names_in(path)) == 10
     assert len(names_in(path)) == 10
+
+
+def test_a_store_to_which_a_later_version_added_columns_is_written(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with store_at(tmp_path / "s.db") as store:
+            await store.commit([replace(put("new"), seconds=300.0)])
+
+    path = tmp_path / "s.db"
+    written(path)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE revision ADD COLUMN later TEXT")
+        connection.execute("ALTER TABLE lease ADD COLUMN later TEXT")
+    asyncio.run(scenario())
+    assert "new" in names_in(path)
 
 
 def test_what_follows_a_restore_is_beyond_every_revision_handed_out_before(tmp_path: Path) -> None:
