@@ -67,6 +67,15 @@ def _parse(text: str) -> str | None:
         if packed[:12] == b"\0" * 10 + b"\xff\xff":
             return socket.inet_ntop(socket.AF_INET, packed[12:])
         return socket.inet_ntop(socket.AF_INET6, packed)
+    try:
+        socket.inet_pton(socket.AF_INET, text)
+    except (OSError, ValueError):
+        return _without_leading_zeros(text)
+    return text
+
+
+def _without_leading_zeros(text: str) -> str | None:
+    """Returns the canonical text of an IPv4 address that `inet_pton` does not take."""
     parts = text.split(".")
     if len(parts) != _IPV4_BYTES:
         return None

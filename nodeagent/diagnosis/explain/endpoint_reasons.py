@@ -139,8 +139,9 @@ def _accounts(
 ) -> Iterator[Account]:
     """matches: with the keys of their endpoints in the translation, where the slice has the port."""
     text = endpoint.addresses[0] if endpoint.addresses else ""
-    address = parse_address(text)
-    use = None if address is None else special_use(address)
+    usable = text in chosen.addresses
+    address = text if usable else parse_address(text)
+    use = None if usable or address is None else special_use(address)
     reason = None
     if origin.headless:
         reason = Reason.HEADLESS_SLICE
@@ -148,37 +149,36 @@ def _accounts(
         reason = Reason.WRONG_FAMILY
     elif address is None or family_of(address) is not family or use:
         reason = Reason.NO_ADDRESS
-
-    def account(
-        match: PortMatch, port: int | None, cluster: Reason | None, local: Reason | None, detail: str
-    ) -> Account:
-        return Account(
-            address or text or "none",
-            port,
-            origin.address_type,
-            match.name,
-            match.protocol,
-            origin.name,
-            endpoint.node_name or "",
-            endpoint.zone or "",
-            conditions_of(endpoint),
-            cluster,
-            local,
-            detail,
-        )
-
+    conditions = conditions_of(endpoint)
     for match, lists, key in matches:
-        if reason is not None or key is None or address is None:
+        detail = ""
+        places: list[tuple[int | None, Reason, Reason]]
+        if reason is None and key is not None and address is not None:
+            places = [(number, *chosen.reasons(key, address, number, endpoint)) for number in match.numbers]
+        else:
             why = reason or Reason.UNMATCHED_PORT
-            has = "" if reason else f"it has {', '.join(match.others) or 'none at all'}"
-            detail = (use or "") if reason is Reason.NO_ADDRESS else has
-            yield account(match, None, why if lists.cluster else None, why if lists.local else None, detail)
-            if reason is not None:
-                return
-            continue
-        for number in match.numbers:
-            cluster, local = chosen.reasons(key, address, number, endpoint)
-            yield account(match, number, cluster if lists.cluster else None, local if lists.local else None, "")
+            places = [(None, why, why)]
+            if reason is None:
+                detail = f"it has {', '.join(match.others) or 'none at all'}"
+            elif reason is Reason.NO_ADDRESS:
+                detail = use or ""
+        for number, cluster, local in places:
+            yield Account(
+                address or text or "none",
+                number,
+                origin.address_type,
+                match.name,
+                match.protocol,
+                origin.name,
+                endpoint.node_name or "",
+                endpoint.zone or "",
+                conditions,
+                cluster if lists.cluster else None,
+                local if lists.local else None,
+                detail,
+            )
+        if reason is not None:
+            return
 
 
 def conditions_of(endpoint: Endpoint) -> str:
@@ -194,50 +194,53 @@ def conditions_of(endpoint: Endpoint) -> str:
 
 
 class _Chosen:
-    """The lists that the translation chose for each service port, and which entries have been reported already."""
+    """The lists that the translation chose for each service port. addresses: the usable ones, of all ports."""
 
     def __init__(self, candidates: Mapping[PortKey, list[Candidate]], policies: Policies, context: Context) -> None:
         self._candidates = candidates
         self._policies = policies
         self._context = context
-        self._told: set[tuple[PortKey, str, int]] = set()
         self._ports: dict[PortKey, _Port] = {}
+        self.addresses = frozenset([one.backend.address for those in candidates.values() for one in those])
 
     def reasons(self, key: PortKey, address: str, number: int, endpoint: Endpoint) -> tuple[Reason, Reason]:
         """Returns why an entry is or is not in the list for everyone, and in the local one."""
         port = self._ports.get(key)
         if port is None:
             port = self._ports[key] = _Port(self._candidates[key], self._policies, self._context)
-        winner = port.by_place[address, number]
-        told = (key, address, number)
-        if told in self._told or not _is(winner, endpoint, self._context):
+        winner = port.unreported.get((address, number))
+        if winner is None or not _is(winner, endpoint, self._context):
             return Reason.DUPLICATE, Reason.DUPLICATE
-        self._told.add(told)
+        del port.unreported[address, number]
         return port.why(winner, self._context), port.why_local(winner)
 
 
 class _Port:
-    """The endpoints of one service port in one family, and the lists they are in."""
+    """The endpoints of one service port in one family: the lists they are in, and those for which no entry was reported yet."""
 
     def __init__(self, candidates: Sequence[Candidate], policies: Policies, context: Context) -> None:
-        self.by_place = {(one.backend.address, one.backend.port): one for one in candidates}
+        self.unreported = {(one.backend.address, one.backend.port): one for one in candidates}
         routes = choose_routes(candidates, policies, context)
-        self._lists: dict[Scope, frozenset[Backend]] = dict.fromkeys(Scope, frozenset())
+        self._cluster = self._local = frozenset[Backend]()
         for route in (routes.internal, routes.external, routes.short_circuit):
-            if route is not None:
-                self._lists[route.scope] = frozenset(route.backends)
+            if route is None:
+                continue
+            if route.scope is Scope.CLUSTER:
+                self._cluster = frozenset(route.backends)
+            else:
+                self._local = frozenset(route.backends)
         ready = [one for one in candidates if one.ready]
         self._by_node = all(one.nodes for one in ready) and any(context.node_name in one.nodes for one in ready)
 
     def why(self, one: Candidate, context: Context) -> Reason:
-        if one.backend in self._lists[Scope.CLUSTER]:
+        if one.backend in self._cluster:
             return Reason.READY if one.ready else Reason.DRAINING
         if not one.ready:
             return _why_not_ready(one)
         return Reason.OTHER_NODE if self._by_node and context.node_name not in one.nodes else Reason.OTHER_ZONE
 
     def why_local(self, one: Candidate) -> Reason:
-        if one.backend in self._lists[Scope.LOCAL]:
+        if one.backend in self._local:
             return Reason.READY if one.ready else Reason.DRAINING
         return _why_not_ready(one) if one.backend.local else Reason.NOT_LOCAL
 
