@@ -1,11 +1,14 @@
 """`nodeagent explain`: why a Service works on this node, or why not."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from types import MappingProxyType
 
 import click
+from msgspec.structs import replace
 
 from nodeagent.cli.all_nodes.cluster_options import BRIEF, ClusterTarget, cluster_options
 from nodeagent.cli.asking import access_options, verdict_style
@@ -26,6 +29,7 @@ from nodeagent.diagnosis.explain.kernel import KernelService, NodeFault, Probe
 from nodeagent.diagnosis.explain.reservations import reservations
 from nodeagent.diagnosis.explain.service import Explanation, explain_missing, explain_service
 from nodeagent.diagnosis.explain.service_facts import ServiceFacts
+from nodeagent.diagnosis.tables.deviation import is_as_wanted
 from nodeagent.diagnosis.verdict_line import verdict_line
 from nodeagent.model.addresses import parse_address
 from nodeagent.model.names import ObjectKey
@@ -192,17 +196,20 @@ def _settled(access: Access, key: ObjectKey, port: str, client: str, *, probe: b
 
 def _all(access: Access, client: str, *, probe: bool, output: str, brief: bool) -> Shown:
     view = look_at_node(access)
-    kernel = _kernel(view)
-    faults = () if kernel is None else _faults(view)
-    followed = FollowedConnections() if kernel is None else _followed(view, kernel)
-    found = explain_all(
-        view, kernel, client=client, probe=probe, missing=_missing(view), faults=faults, followed=followed
-    )
+    with ThreadPoolExecutor(1) as beside:
+        probing = beside.submit(probe_services, view.states) if probe else None
+        kernel = _kernel(view)
+        faults = () if kernel is None else _faults(view)
+        followed = FollowedConnections() if kernel is None else _followed(view, kernel)
+        missing = _missing(view)
+        probes = {} if probing is None else probing.result()
+    found = explain_all(view, kernel, client=client, probes=probes, missing=missing, faults=faults, followed=followed)
     bad = sorted((one for one in found if not one.healthy), key=lambda one: (-one.rank, one.service))
-    tried = f", of which {sum(bool(one.probes) for one in found)} were tried" if probe else ""
-    verdict = f"healthy: {len(found)} Services{tried}{reservations(view.problems, followed.unseen, of_all=True)}"
+    tried = f", of which {sum(map(bool, probes.values()))} were tried" if probe else ""
+    unseen = reservations(view.problems, followed.unseen, of_all=True)
+    verdict = f"healthy: {len(view.services)} Services{tried}{unseen}"
     if bad:
-        counted = f"{len(bad)} of {len(found)} Services{tried}"
+        counted = f"{len(bad)} of {len(view.services)} Services{tried}"
         verdict = verdict_line("not healthy", counted, f"{bad[0].service} is {bad[0].verdict}")
 
     def show() -> None:
@@ -246,31 +253,35 @@ def explain_all(
     view: NodeView,
     kernel: Sequence[KernelView] | None,
     *,
+    as_wanted: bool | None = None,
     client: str = "",
-    probe: bool = False,
+    probes: Mapping[ObjectKey, tuple[Probe, ...]] = MappingProxyType({}),
     missing: AbstractSet[str] = frozenset(),
     faults: Sequence[NodeFault] = (),
     followed: FollowedConnections | None = None,
-) -> list[Explanation]:
-    """Explains every Service of the view, sorted by name."""
+) -> Iterator[Explanation]:
+    """Yields an explanation of every Service of the view, sorted by name; of a healthy one it may lack what the kernel has.
+
+    as_wanted: whether the tables are known to have the wanted elements and no others; None: they are compared here. The other
+    parameters are those of `explain`.
+    """
     taken = addresses_in_use(view.states.values(), view.context.node_addresses)
-    probes = probe_services(view.states) if probe else {}
-    return [
-        explain(
-            view,
-            key,
-            kernel,
-            client=client,
-            probe=probe,
-            flows=False,
-            missing=missing,
-            taken=taken,
-            faults=faults,
-            followed=followed,
-            probes=probes,
-        )
-        for key in sorted(view.services)
-    ]
+    if as_wanted is None:
+        as_wanted = all(is_as_wanted(view.states, view.node, table.family, table.image) for table in kernel or ())
+    explained = partial(
+        explain,
+        view,
+        kernel=kernel,
+        client=client,
+        flows=False,
+        missing=missing,
+        taken=taken,
+        faults=faults,
+        followed=followed,
+        probes=probes,
+        as_wanted=as_wanted,
+    )
+    yield from map(explained, sorted(view.services))
 
 
 def explain(
@@ -287,11 +298,13 @@ def explain(
     followed: FollowedConnections | None = None,
     faults: Sequence[NodeFault] = (),
     probes: Mapping[ObjectKey, tuple[Probe, ...]] | None = None,
+    as_wanted: bool = False,
 ) -> Explanation:
     """Explains one Service of the view.
 
     flows: read tracked connections. missing: ClusterIPs that the service interface lacks. taken: addresses of all Services;
-    None: computed here. followed, faults: effects of the node on connections. probes: results by Service; None: probe now.
+    None: computed here. followed, faults: effects of the node on connections. probes: results by Service; None: those of `probe`.
+    as_wanted: the tables are known to have the wanted elements; then the explanation of a healthy Service lacks them.
     """
     if key in view.left_out:
         other, slices = view.left_out[key]
@@ -302,7 +315,11 @@ def explain(
     state = view.states.get(key)
     found: list[KernelService] | None = None
     if kernel is not None:
-        found = [table.of_service(key, state, flows=flows, missing=missing) for table in kernel]
+        compared = not as_wanted
+        found = [
+            table.of_service(key, state, flows=flows, missing=missing, listed=compared, compared=compared)
+            for table in kernel
+        ]
     facts = ServiceFacts(
         service=service,
         slices=tuple(view.slices.get(key, ())),
@@ -322,15 +339,15 @@ def explain(
         unseen=() if followed is None else followed.unseen,
         node_faults=faults,
         names_at=tuple(view.names_at),
+        probes=() if probes is None else probes.get(key, ()),
     )
-    if probe and state is not None:
-        facts = ServiceFacts(
-            **{name: getattr(facts, name) for name in facts.__struct_fields__ if name != "probes"},
-            probes=probe_endpoints(state, [one.name or "" for one in facts.ports])
-            if probes is None
-            else probes.get(key, ()),
-        )
-    return explain_service(facts)
+    if probe and probes is None and state is not None:
+        facts = replace(facts, probes=probe_endpoints(state, [one.name or "" for one in facts.ports]))
+    explained = explain_service(facts)
+    if kernel is None or explained.healthy or not as_wanted:
+        return explained
+    listed = tuple(table.of_service(key, state, flows=flows, missing=missing, compared=False) for table in kernel)
+    return replace(explained, kernel=listed)
 
 
 def _faults(view: NodeView) -> tuple[NodeFault, ...]:

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
+from functools import cached_property
 
 from nodeagent.cli.kernel_reading import read_with_retries
 from nodeagent.diagnosis.explain.kernel import KernelFrontend, KernelService, TableState
-from nodeagent.diagnosis.tables.deviation import deviations_of_service
+from nodeagent.diagnosis.tables.deviation import Deviation, deviations_of_service
 from nodeagent.diagnosis.tables.inspection import ProgrammedFrontend, programmed_frontends
 from nodeagent.diagnosis.trace.table_reading import TableReading, read_contents
 from nodeagent.model.addresses import Family, endpoint_text, unpack_address
@@ -39,10 +40,6 @@ class KernelView:
         self.reading = read_with_retries(self._read)
         self.contents = None if self.reading is None else self.reading.contents
         self.state = self._state(program)
-        self._by_service: dict[str, list[ProgrammedFrontend]] = {}
-        if self.state in (TableState.RIGHT, TableState.CHANGED) and self.contents is not None:
-            for one in programmed_frontends(self.contents, family, self._only):
-                self._by_service.setdefault(one.service.partition(":")[0], []).append(one)
 
     @property
     def image(self) -> TableImage:
@@ -76,26 +73,36 @@ class KernelView:
         *,
         flows: bool,
         missing: AbstractSet[str] = frozenset(),
+        listed: bool = True,
+        compared: bool = True,
     ) -> KernelService:
         """Returns everything about one Service. flows: include tracked connections. missing: addresses that the service
-        interface lacks."""
+        interface lacks. listed: include what the table has for it. compared: include how that differs from `state`."""
         usable = self.contents is not None and self.state in (TableState.RIGHT, TableState.CHANGED)
         if not usable or self.contents is None:
             return KernelService(self.family.value, self.state)
         own = [] if state is None else [one for one in state.frontends if one.family is self.family]
-        deviating = [] if state is None else deviations_of_service(key, state, self.family, self.contents.image)
+        not_local = tuple(sorted(missing & {one.address for one in own})) if missing else ()
+        deviating: Sequence[Deviation] = ()
+        if compared and state is not None:
+            deviating = deviations_of_service(key, state, self.family, self.contents.image)
         return KernelService(
             self.family.value,
             self.state,
-            tuple(_frontend(one) for one in self._frontends_of(key)),
+            tuple(_frontend(one) for one in self._by_service.get(str(key), ())) if listed else (),
             tuple(map(str, deviating)),
-            self._affinity(own),
+            self._affinity(own) if listed else {},
             tracked_flows(self.family, own) if flows else {},
-            tuple(sorted(missing & {one.address for one in own})) if missing else (),
+            not_local,
         )
 
-    def _frontends_of(self, key: ObjectKey) -> Iterable[ProgrammedFrontend]:
-        return self._by_service.get(str(key), ())
+    @cached_property
+    def _by_service(self) -> dict[str, list[ProgrammedFrontend]]:
+        found: dict[str, list[ProgrammedFrontend]] = {}
+        if self.contents is not None:
+            for one in programmed_frontends(self.contents, self.family, self._only):
+                found.setdefault(one.service.partition(":")[0], []).append(one)
+        return found
 
     def _affinity(self, frontends: Sequence[Frontend]) -> Mapping[str, int]:
         ids = {

@@ -68,6 +68,13 @@ def deviations(
     return sorted(differing)
 
 
+def is_as_wanted(
+    states: Mapping[ObjectKey, ServiceState | None], node: NodeState, family: Family, found: TableImage
+) -> bool:
+    """Returns whether no element differs: then `deviations_of_service` of each service is empty."""
+    return diff_images(wanted_image(states, node, family, found)[0], found).empty
+
+
 _OWNERS_SOUGHT = 200
 """Each owner is searched among all services. If more elements of a set differ, owners are read from comments only."""
 
