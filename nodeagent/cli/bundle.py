@@ -7,7 +7,8 @@ import platform
 import re
 import tarfile
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -18,7 +19,8 @@ from nodeagent import __version__
 from nodeagent.cli.all_nodes.cluster_options import ClusterTarget, cluster_options
 from nodeagent.cli.asking import access_options
 from nodeagent.cli.bundle_archive import open_bundle
-from nodeagent.cli.bundled_commands import command_outputs
+from nodeagent.cli.bundled_commands import Programs, start_commands
+from nodeagent.cli.check import MOST_READ_TWICE
 from nodeagent.cli.diff import difference
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
@@ -29,11 +31,17 @@ from nodeagent.cli.node_view import Access, NodeView
 from nodeagent.cli.recording import MEMBERS, RECORDING, NotReplayable, Recording, decode_recording, read_members
 from nodeagent.cli.replay import CannotRun, replay_in_namespace
 from nodeagent.cli.replayed_objects import CONTEXT, OBJECTS
+from nodeagent.diagnosis.trace.kernel_rules import table_names
+from nodeagent.model.addresses import Family
 from nodeagent.model.text import printable
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.errors import DataplaneError
+from nodeagent.proxy.dataplane.interface_deviation import InterfaceFound
 from nodeagent.proxy.dataplane.interface_reading import read_interface
+from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.observe.admin.admin_client import NoAgent
 from nodeagent.proxy.observe.admin.admin_documents import Status
+from nodeagent.wire.netlink.uapi.nf_tables import NFT_SET_MAP
 
 _SYSCTLS = (
     "net/ipv4/ip_forward",
@@ -43,12 +51,14 @@ _SYSCTLS = (
     "net/netfilter/nf_conntrack_max",
     "net/netfilter/nf_conntrack_count",
 )
+_NFT = ("nft", "-n")
+_NFT_FAMILIES = {Family.IPV4: "ip", Family.IPV6: "ip6"}
 STDOUT = Path("-")
-COMPRESSION = 3
-"""Of gzip: an archive is a fifth larger than at best, and takes a third of the time."""
+COMPRESSION = 1
+"""Of gzip: the fastest."""
 ALL_SECONDS, NODE_SECONDS = 600.0, 120.0
 """Time limits for the bundles of all nodes, and for one."""
-_USER = re.compile(rb"(\w://)[^/@\s\"]+@")
+_USER = re.compile(rb"(://)[^/@\s\"]+@")
 _TOKEN = re.compile(rb"((?:Bearer|Basic) )[\w.~+/=-]{8,}")
 
 
@@ -75,20 +85,26 @@ def bundle_command(output: Path, access: Access, cluster: ClusterTarget | None) 
     if cluster is not None:
         _bundle_of_all(output, cluster)
     view = look_at_node(access)
-    files = dict(_files(view, access))
+    count = 0
     try:
         with (
             _open_output(output) as file,
             gzip.GzipFile("", "wb", COMPRESSION, file) as packed,
             tarfile.open(fileobj=packed, mode="w|") as archive,
+            Programs() as programs,
         ):
-            for name, content in files.items():
+            for name, unsafe in _files(view, access, programs):
+                content, count = redacted(unsafe), count + 1
                 member = tarfile.TarInfo(f"{MEMBERS}/{name}")
                 member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())
                 archive.addfile(member, io.BytesIO(content))
     except OSError as error:
         raise Failure(f"{output}: {error.strerror or error}", FAILED) from error
-    click.echo(f"{output}: {len(files)} files, from {view.origin}", err=output == STDOUT)
+    except Failure:  # the agent ended meanwhile
+        if output != STDOUT:
+            output.unlink(missing_ok=True)
+        raise
+    click.echo(f"{output}: {count} files, from {view.origin}", err=output == STDOUT)
 
 
 def _open_output(output: Path) -> IO[bytes]:
@@ -110,8 +126,12 @@ def _bundle_of_all(output: Path, cluster: ClusterTarget) -> NoReturn:
     click.get_current_context().exit(FAILED if missing or not count else 0)
 
 
-def _files(view: NodeView, access: Access) -> Mapping[str, bytes]:
-    """Returns the files of the archive, as {name: content}."""
+def _files(view: NodeView, access: Access, programs: Programs) -> Iterator[tuple[str, bytes]]:
+    """Yields the files of the archive, as (name, content). programs: run meanwhile."""
+    start_commands(programs, access.socket)
+    kernel, interface, unread = _kernel(view)
+    big = _big_sets(kernel)
+    programs.start("ruleset", *_listings(kernel, big))
     about = {
         "version": __version__,
         "kernel": " ".join(platform.uname()[i] for i in (0, 2, 4)),
@@ -119,30 +139,34 @@ def _files(view: NodeView, access: Access) -> Mapping[str, bytes]:
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "origin": view.origin,
         "sysctls": {name.replace("/", "."): _sysctl(name) for name in _SYSCTLS},
+        "not_listed": big,
     }
+    yield "about.json", _json(about)
     recording = Recording(
         families=view.families,
         node=view.node,
         states=tuple(view.states.values()),
         program=None if view.program is None else dict(view.program),
     )
-    files = {
-        "about.json": _json(about),
-        RECORDING: msgspec.json.encode(recording),
-        OBJECTS: _json(
-            [{"service": view.services[key], "slices": list(view.slices.get(key, ()))} for key in sorted(view.services)]
-        ),
-        CONTEXT: _json(view.context),
-        "problems.json": _json([{"problem": one, "since": view.since.get(one)} for one in view.problems]),
-    }
-    kernel = _kernel(view, files)
-    explained = explain_all(view, kernel)
-    bad = [one for one in explained if not one.healthy]
-    files["explain.json"] = _json([document(one, view.origin) for one in bad])
+    yield RECORDING, msgspec.json.encode(recording)
+    bundled = [
+        {"service": view.services[key], "slices": list(view.slices.get(key, ()))} for key in sorted(view.services)
+    ]
+    yield OBJECTS, _rows(bundled)
+    yield CONTEXT, _json(view.context)
+    yield "problems.json", _rows([{"problem": one, "since": view.since.get(one)} for one in view.problems])
+    as_wanted = None
+    if unread:
+        yield "kernel.error.txt", unread.encode()
+    else:
+        found = difference(view, kernel, interface)
+        as_wanted = not found.elements
+        yield "diff.json", _json(found)
+    explained = explain_all(view, None if unread else kernel, as_wanted=as_wanted)
+    yield "explain.json", _rows([document(one, view.origin) for one in explained if not one.healthy])
     if view.agent is not None:
-        files.update(_agent_files(access, view.agent))
-    files.update(command_outputs())
-    return {name: redacted(content) for name, content in files.items()}
+        yield from _agent_files(access, view.agent).items()
+    yield from programs.outputs()
 
 
 def _agent_files(access: Access, status: Status) -> Mapping[str, bytes]:
@@ -161,16 +185,42 @@ def redacted(content: bytes) -> bytes:
     return _TOKEN.sub(rb"\1***", _USER.sub(rb"\1***@", content))
 
 
-def _kernel(view: NodeView, files: dict[str, bytes]) -> list[KernelView] | None:
-    """Reads our tables, and adds diff.json to `files`; if they cannot be read, adds the error and returns None."""
+def _kernel(view: NodeView) -> tuple[Sequence[KernelView], InterfaceFound | None, str]:
+    """Returns our tables, the service interface, and why they could not be read, or an empty text."""
     try:
         kernel = read_kernel(view.families, view.program if view.agent is not None else None)
         interface = None if view.interface is None else read_interface(view.interface, view.context.node_addresses)
     except (DataplaneError, OSError) as error:
-        files["kernel.error.txt"] = str(error).encode()
-        return None
-    files["diff.json"] = _json(difference(view, kernel, interface))
-    return kernel
+        return (), None, str(error)
+    return kernel, interface, ""
+
+
+def _big_sets(kernel: Sequence[KernelView]) -> dict[str, int]:
+    """Returns the sets of ours that are too big for nft, as {family and name: number of elements}."""
+    return {
+        f"{_NFT_FAMILIES[table.family]} {name}": len(elements)
+        for table in kernel
+        for name, elements in table.image.items()
+        if len(elements) > MOST_READ_TWICE
+    }
+
+
+def _listings(kernel: Sequence[KernelView], big: Collection[str]) -> Iterator[Sequence[str]]:
+    """Yields the programs that list all rules. Where sets of ours are too big, the others and the tables of others are listed one by
+    one."""
+    others: list[tuple[str, str]] | None = None
+    with suppress(DataplaneError), closing(Ruleset()) as ruleset:
+        others = list(table_names(ruleset)) if big else None
+    if others is None:
+        yield *_NFT, "list", "ruleset"
+        return
+    yield *_NFT, "-t", "list", "ruleset"
+    yield from ((*_NFT, "list", "table", family, name) for family, name in others if name != schema.TABLE)
+    for table in kernel:
+        family = _NFT_FAMILIES[table.family]
+        for name, held in {} if table.contents is None else table.contents.sets.items():
+            if held.count != 0 and not name.startswith("__") and f"{family} {name}" not in big:
+                yield *_NFT, "list", "map" if held.flags & NFT_SET_MAP else "set", family, schema.TABLE, name
 
 
 def _sysctl(name: str) -> str | None:
@@ -182,6 +232,11 @@ def _sysctl(name: str) -> str | None:
 
 def _json(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=1)
+
+
+def _rows(values: Sequence[object]) -> bytes:
+    """Returns a list with a value in each line: there may be as many as Services."""
+    return b"[" + b",".join([b"\n" + msgspec.json.encode(value) for value in values]) + b"\n]\n"
 
 
 @click.command(

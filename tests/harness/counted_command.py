@@ -3,7 +3,7 @@
     python tests/harness/counted_command.py FILE COMMAND [ARGUMENT]...
 
 `dumps`: whole lists that the kernel was asked for. `asked`: requests to the agent. `nft`: sets that libnftables listed. `proc`: tables
-of the network in /proc that were opened. `modules`: libraries that take long to load, of those that it loaded.
+of the network in /proc that were opened. `programs`: those that it ran. `modules`: libraries that take long to load, of those that it loaded.
 """
 
 import atexit
@@ -39,7 +39,8 @@ def main() -> None:
     count(SecondReader, "listed", "nft")
     sys.addaudithook(
         lambda event, arguments: counts.update(
-            proc=event == "open" and isinstance(arguments[0], str) and arguments[0].startswith("/proc/net/")
+            proc=event == "open" and isinstance(arguments[0], str) and arguments[0].startswith("/proc/net/"),
+            programs=event == "subprocess.Popen",
         )
     )
     place, sys.argv = Path(sys.argv[1]), ["nodeagent", *sys.argv[2:]]

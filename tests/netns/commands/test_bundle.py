@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from nodeagent.cli.bundle import redacted
+from nodeagent.model.objects import EndpointSlice, Service
+from tests.harness.objects import make_service, make_slices, manifest_list
 from tests.netns.commands.conftest import EXAMPLES, Node
 
 SETTINGS = {"NODEAGENT_TRAFFIC_CLUSTER_CIDRS": "10.244.0.0/16,fd00:244::/32"}
@@ -45,6 +47,8 @@ def test_what_is_replayed_is_the_table_that_was_bundled(node: Node, tmp_path: Pa
     assert found["check.txt"].startswith(("healthy", "not healthy"))
     assert {"log.txt", "log.error.txt"} & found.keys()
     assert found["about.json"]["sysctls"]["net.ipv4.ip_forward"] == "1"
+    assert found["about.json"]["not_listed"] == {}
+    assert "10.244.1.10 . 8080" in found["ruleset.txt"], "an endpoint"
 
     table = node.shell(" ".join(LIST))
     node.shell("nft flush ruleset; nft add table ip somebody")
@@ -61,6 +65,36 @@ def test_what_is_replayed_is_the_table_that_was_bundled(node: Node, tmp_path: Pa
     mistyped = node.nodeagent("replay", str(bundle), "nodeagnet", "show")
     assert (mistyped.returncode, mistyped.stdout) == (2, "")
     assert mistyped.stderr == "nodeagent: COMMAND cannot be run: nodeagnet: No such file or directory\n"
+
+
+def test_of_many_endpoints_nft_lists_everything_else(node: Node, tmp_path: Path) -> None:
+    """For a hundred thousand nft needs two seconds."""
+    services, endpoints = 22, 1000
+    objects: list[Service | EndpointSlice] = []
+    for number in range(1, services + 1):
+        service = make_service(f"s{number}", f"10.96.0.{number}")
+        at = [((f"10.{number}.{last >> 8}.{last & 255}",), "node-b") for last in range(1, endpoints + 1)]
+        objects += [service, *make_slices(service, at)]
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    (manifests / "objects.json").write_text(manifest_list(objects))
+    source = ("--manifests", str(manifests), "--node-name", "node-a")
+    done = node.nodeagent("run", "--once", *source, "--table-ownership=plain", "--families=IPv4")
+    assert done.returncode == 0, done.stderr
+    node.shell("nft add table inet other; nft 'add set inet other ports { type inet_service; elements = { 4711 }; }'")
+    bundle = tmp_path / "report.tar.gz"
+    assert node.nodeagent("bundle", str(bundle), *source).returncode == 0
+
+    found = members(bundle)
+    assert found["about.json"]["not_listed"] == {"ip backends": services * endpoints}
+    rules = found["ruleset.txt"]
+    assert "map backends {" in rules
+    assert "10.1.0.1 . " not in rules, "an endpoint"
+    assert 'comment "default/s22' in rules, "a frontend"
+    assert "elements = { 4711 }" in rules, "of another program"
+    node.shell("nft flush ruleset")
+    replayed = node.nodeagent("replay", str(bundle), "nodeagent", "show", "frontends", "-o", "json")
+    assert replayed.stdout.count(f'"pick of {endpoints}"') == services
 
 
 def test_explain_is_replayed(node: Node, tmp_path: Path) -> None:

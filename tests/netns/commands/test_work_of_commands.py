@@ -24,7 +24,8 @@ pytestmark = pytest.mark.kernel
 FEW, MANY = 20, 1000
 """A few, of which commands follow as many connections as of many."""
 MOST_ASKED = 6
-"""Requests to the agent: its status, its objects and its problems; twice where an address is to be found first."""
+"""Requests to the agent: its status, its objects and its problems; twice where an address is to be found first,
+and where a bundle also has the agent's passes and belief."""
 MOST_DUMPS = 100
 """A table has 37 sets, of which each is dumped once, and a command reads routes, links and rules of others besides."""
 MOST_OF_PROC = 10
@@ -113,6 +114,7 @@ def works(node: Node, tmp_path_factory: pytest.TempPathFactory) -> dict[int, dic
                 for name, arguments in {
                     **{name: (*arguments, f"--socket={socket}") for name, arguments in COMMANDS.items()},
                     **WITHOUT_SOCKET,
+                    "bundle": ("bundle", str(directory / "bundle.tar.gz"), f"--socket={socket}"),
                     "control": ("plan", f"--manifests={objects}", f"--socket={socket}"),
                 }.items()
             }
@@ -124,7 +126,9 @@ def test_no_command_asks_for_more_where_there_are_many_services(works: dict[int,
     assert many == few
     assert many["control"]["modules"] != []
     assert [name for name, one in many.items() if one["modules"]] == ["control"]
-    assert max(many[name]["asked"] for name in COMMANDS) <= MOST_ASKED
+    assert max(many[name]["asked"] for name in (*COMMANDS, "bundle")) <= MOST_ASKED
+    assert many["bundle"]["dumps"] == many["diff"]["dumps"], "it reads the tables once"
+    assert many["bundle"]["programs"] > 0 == many["explain"]["programs"]
     assert max(one.get("dumps", 0) for one in many.values()) <= MOST_DUMPS
     assert max(one.get("proc", 0) for one in many.values()) <= MOST_OF_PROC
     assert many["version"].get("dumps", 0) == many["problems"].get("dumps", 0) == 0 < many["diff"]["dumps"]
