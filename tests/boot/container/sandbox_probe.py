@@ -1,12 +1,16 @@
-"""Runs in the service's sandbox, in place of the agent, and prints as JSON what became of each attempt.
+"""Runs in the sandbox of the unit in place of the agent, or in the container of the image beside it, and prints as JSON what
+became of each attempt.
 
 Nothing but the standard library of the machine's Python is there.
 """
 
+import ctypes
 import json
 import mmap
 import os
+import platform
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -36,6 +40,27 @@ def open_rtnetlink() -> None:
         netlink.bind((0, 0))
 
 
+def system_call(x86_64: int, aarch64: int, *arguments: object) -> None:
+    """A system call that the C library has no function for; its numbers (asm/unistd_64.h, asm-generic/unistd.h)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall({"x86_64": x86_64, "aarch64": aarch64}[platform.machine()], *arguments) == -1:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def join_mounts() -> None:
+    """Those of the node's first process, or of the container's."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = os.open("/proc/1/ns/mnt", os.O_RDONLY)
+    if libc.setns(descriptor, 0) == -1:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def reach_runtime() -> None:
+    """The container runtime's socket is root on the node for those who may write to it."""
+    with socket.socket(socket.AF_UNIX) as runtime:
+        runtime.connect("/run/containerd/containerd.sock")
+
+
 def set_clock() -> None:
     time.clock_settime(time.CLOCK_REALTIME, time.time())
 
@@ -63,6 +88,15 @@ ATTEMPTS: dict[str, Callable[[], object]] = {
     "mount": lambda: run("mount", "-t", "tmpfs", "none", "/tmp"),
     "program nftables": lambda: run("nft", "add table ip probe; delete table ip probe"),
     "set the clock": set_clock,
+    "make a device": lambda: os.mknod("/tmp/disk", stat.S_IFBLK | 0o600, os.makedev(8, 0)),
+    "read the kernel's log": lambda: Path("/dev/kmsg").open("rb").close(),
+    "load a module": lambda: system_call(175, 105, b"", ctypes.c_ulong(0), b""),
+    "load a program into the kernel": lambda: system_call(
+        321, 280, 5, ctypes.byref(ctypes.create_string_buffer(128)), 128
+    ),
+    "change its root": lambda: os.chroot("/proc"),
+    "join other mounts": join_mounts,
+    "reach the container runtime": reach_runtime,
     "name the machine": lambda: socket.sethostname("probe"),
     "write code and run it": lambda: mmap.mmap(-1, 4096, prot=mmap.PROT_WRITE | mmap.PROT_EXEC),
     "raise its own priority": lambda: os.setpriority(os.PRIO_PROCESS, 0, -5),
