@@ -28,7 +28,7 @@ def read_others(ruleset: Ruleset, family: Family) -> tuple[tuple[OtherTable, ...
     found, tables = list(legacy), list(table_names(ruleset))
     others = [(kind, name) for kind, name in tables if kind in _FAMILIES[family] and not name.startswith(OWN)]
     try:
-        reader = SecondReader() if others else None
+        reader = SecondReader(program=True) if others else None
     except NoSecondReader as error:
         reader = None
         notes.append(f"{_first_of(others)} was not read: {error}")

@@ -6,6 +6,8 @@ environment they come from the system's directory.
 
 import importlib.util
 import json
+import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,14 +28,13 @@ class NoSecondReader(Exception):
 
 
 class SecondReader:
-    """Lists tables through libnftables. The constructor raises NoSecondReader if it cannot be loaded."""
+    """Lists tables through libnftables. program: whether to run `nft` if the bindings do not exist, which takes longer.
 
-    def __init__(self, directory: Path = SYSTEM_PACKAGES) -> None:
-        module = _load(directory)
-        try:
-            self._nftables = module.Nftables()
-        except OSError as error:
-            raise NoSecondReader(f"libnftables cannot be loaded ({error}): install libnftables1") from error
+    The constructor raises NoSecondReader if there is neither.
+    """
+
+    def __init__(self, directory: Path = SYSTEM_PACKAGES, *, program: bool = False) -> None:
+        self._nftables = _open(directory, program=program)
         self._nftables.set_json_output(True)
 
     def sets_and_maps(self, family: Family, specs: Mapping[str, SetSpec]) -> list[dict[str, Any]]:
@@ -63,6 +64,36 @@ class SecondReader:
             raise OSError(f"nft {command}: {' '.join(error.split())}")
         listed: list[dict[str, Any]] = json.loads(output)["nftables"]
         return listed
+
+
+def _open(directory: Path, *, program: bool) -> Any:
+    try:
+        return _load(directory).Nftables()
+    except NoSecondReader:
+        if program and (found := shutil.which("nft")):
+            return _Program(found)
+        raise
+    except OSError as error:
+        raise NoSecondReader(f"libnftables cannot be loaded ({error}): install libnftables1") from error
+
+
+class _Program:
+    """Runs `nft`, with what is used here of the bindings' interface."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._options: dict[str, bool] = {}
+
+    def set_json_output(self, wanted: bool) -> None:
+        self._options["--json"] = wanted
+
+    def set_handle_output(self, wanted: bool) -> None:
+        self._options["--handle"] = wanted
+
+    def cmd(self, command: str) -> tuple[int, str, str]:
+        options = [name for name, wanted in self._options.items() if wanted]
+        done = subprocess.run([self._path, *options, command], capture_output=True, text=True, check=False)  # noqa: S603 - nft
+        return done.returncode, done.stdout, done.stderr
 
 
 def _load(directory: Path) -> ModuleType:

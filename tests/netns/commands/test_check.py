@@ -2,6 +2,7 @@
 
 import json
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,25 @@ def test_without_the_bindings_one_line_says_what_to_install(node: Node) -> None:
     assert found["second reader"]["result"] == "note"
     assert "install python3-nftables" in found["second reader"]["detail"]
     assert found["IPv4 table"]["result"] == "ok"
+
+
+def test_without_the_bindings_nft_lists_the_rules_of_others(node: Node) -> None:
+    """The same as they do; the control: without nft, too, a note says that the rules were not read."""
+    node.program_examples()
+    node.shell("nft 'table ip guard { chain f { type filter hook output priority 0; tcp dport 9 counter drop; }; }'")
+    looks = "[r.listed('list table ip guard'), r.text('list table ip guard')]"
+    reader = "from pathlib import Path; from nodeagent.cli.second_reader import SecondReader"
+    by_nft = f"{reader}; r = SecondReader(Path('/nowhere'), program=True); a = {looks}"
+    same = (
+        f"{by_nft}; r = SecondReader(); assert a == {looks}; print(type(r._nftables).__name__, 'tcp dport 9' in a[1])"
+    )
+    hidden = f'mount -t tmpfs none {BINDINGS} && mount -t tmpfs none /usr/sbin && exec "$@"'
+    try:
+        assert node.run(sys.executable, "-c", same).stdout == "Nftables True\n"
+        done = node.run("unshare", "--mount", "sh", "-c", hidden, "-", *NODEAGENT, "check")
+        assert "table ip guard was not read: there is no nftables module" in done.stdout
+    finally:
+        node.shell("nft delete table ip guard")
 
 
 def test_it_needs_a_permission(node: Node) -> None:
