@@ -49,7 +49,7 @@ class KernelView:
 
     def _read(self) -> TableReading | None:
         with closing(Ruleset()) as ruleset:
-            found = read_contents(ruleset, self.family, self._only)
+            found = read_contents(ruleset, self.family, () if self._only is None else (self._only,))
             if self._wants_affinity and found is not None and found.contents.fits(found.specs, self.family):
                 learned = KernelTable(ruleset, self.family, found.specs).affinity()
                 self.affinity = {} if learned is None else learned.elements

@@ -23,6 +23,7 @@ from nodeagent.daemon.agent_parts import (
     build_source,
 )
 from nodeagent.daemon.agent_view import AgentView
+from nodeagent.daemon.connection_follower import follow_sample
 from nodeagent.daemon.part_options import (
     cluster_access,
     describe_source,
@@ -42,6 +43,7 @@ from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.model.reports import KernelCounts, MapFill, NodeReport
 from nodeagent.model.unwatched import UnwatchedService
+from nodeagent.proxy.dataplane.connection_watch import ConnectionWatch
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.driver import TableDriver
 from nodeagent.proxy.dataplane.driver.kernel_counts import read_kernel_counts
@@ -175,10 +177,12 @@ class Agent:
             strays=self._store.strays,
             look_up=self._look_up,
         )
+        self._connections = ConnectionWatch(self._view.states, follow_sample, self._board.reporter("connections"))
         self._conditions = NodeConditions(
             self._beside.sysctls,
             self._board.reporter("node"),
             endpoint_routes=EndpointRouteWatch(self._view.states),
+            connections=self._connections,
             more=self._beside.repeated.problems,
         )
         self._reporting = self._build_reporting(health_answers, journal)
@@ -264,6 +268,7 @@ class Agent:
             tasks.create_task(self._node_addresses.run(), name="node addresses")
             tasks.create_task(self._beside.cleaner.run(), name="conntrack cleaner")
             tasks.create_task(self._conditions.run(), name="conditions of the node")
+            tasks.create_task(self._connections.run(), name="connections through the node")
             tasks.create_task(dataplane.look_after(self._changes.interface_changed), name="dataplane")
             tasks.create_task(self._names.run(), name="cluster DNS")
             tasks.create_task(self._agent_conditions().run(), name="conditions of the agent")

@@ -200,7 +200,8 @@ class NodeReport:
 
     reverse_path_drops: packets, since the namespace was made. source_ports_taken: where most are taken; 0 if there are enough.
     chains_before_ours: chains of other programs that translate before ours. endpoints_lost: endpoints of the sample to which
-    this node has no route.
+    this node has no route. connections_stopped, long_packets_lost: kinds of clients and families, of the connections that were followed.
+    times_followed: how often.
     """
 
     connection_table: ConnectionTable | None = None
@@ -208,3 +209,6 @@ class NodeReport:
     source_ports_taken: int = 0
     chains_before_ours: int = 0
     endpoints_lost: int = 0
+    connections_stopped: int = 0
+    long_packets_lost: int = 0
+    times_followed: int = 0

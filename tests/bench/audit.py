@@ -3,12 +3,14 @@
     python tests/bench/audit.py [--services 10000] [--endpoints 10] [--seconds 60]      (as root; in a network namespace of its own)
 
 Both families have so many Services. For `seconds` the tables are looked at as an agent looks at plain ones; what a round does once, the
-outline of a table and the service interface, is measured by itself.
+outline of a table and the service interface, is measured by itself. Last come what connections through the rules of other programs cost:
+a firewall with 200 rules, and routes to all endpoints.
 """
 
 import argparse
 import asyncio
 import ctypes
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable
@@ -18,18 +20,31 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from nodeagent.daemon.agent import PLAIN_GUARD_SECONDS  # noqa: E402
+from nodeagent.daemon.connection_follower import follow_sample  # noqa: E402
 from nodeagent.model.addresses import Family, Protocol  # noqa: E402
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState  # noqa: E402
 from nodeagent.model.names import ObjectKey, ServicePortName  # noqa: E402
 from nodeagent.model.reports import DriftReport, PurgeReport  # noqa: E402
+from nodeagent.proxy.dataplane.connection_watch import LOOK_SECONDS, RARELY_SECONDS, sample  # noqa: E402
 from nodeagent.proxy.dataplane.driver.belief import Ownership  # noqa: E402
 from nodeagent.proxy.dataplane.driver.driver import TableDriver  # noqa: E402
 from nodeagent.proxy.dataplane.driver.element_walk import AUDIT_SECONDS  # noqa: E402
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset  # noqa: E402
 from nodeagent.proxy.dataplane.interface import ServiceInterface  # noqa: E402
+from nodeagent.proxy.dataplane.path_fingerprint import read_fingerprint  # noqa: E402
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions  # noqa: E402
+from nodeagent.proxy.dataplane.walk_rest import REST  # noqa: E402
 
 _CLONE_NEWNET = 0x40000000
+_MEMORY = "from nodeagent.cli.follow_sample import main; main(); print(*[one for one in open('/proc/self/status') if 'VmHWM' in one])"
+_SURROUNDINGS = """
+ip link add uplink mtu 1450 type veth peer name router; for i in uplink router lo; do ip link set $i up; done
+ip address add 192.0.2.1/24 dev uplink; ip route add default via 192.0.2.2
+ip address add 2001:db8::1/64 dev uplink nodad; ip -6 route add default via 2001:db8::2
+for a in 192.0.2.2 2001:db8::2; do ip neigh add $a lladdr 02:00:00:00:00:02 dev uplink nud permanent; done
+nft "table inet other { chain f { type filter hook forward priority 0; policy drop; $(for n in $(seq 200); do
+echo "ip saddr 198.51.100.$n tcp dport 22 drop;"; done) accept; }; }"
+"""
 
 
 class _Listener:
@@ -69,7 +84,7 @@ async def timed(work: Awaitable[object]) -> tuple[float, float]:
     return time.process_time() - processor, time.perf_counter() - clock
 
 
-async def measure(services: int, endpoints: int, seconds: float) -> None:
+async def measure(services: int, endpoints: int, seconds: float) -> dict[ObjectKey, ServiceState]:
     states = {state.key: state for state in (service(index, endpoints) for index in range(services))}
     node = NodeState(("172.16.0.0/12", "fd00:96::/108"), ("10.0.0.0/8", "fd00:10::/32"), ())
     netlink, interface = Ruleset(), ServiceInterface()
@@ -109,6 +124,36 @@ async def measure(services: int, endpoints: int, seconds: float) -> None:
     print(f"outlines                        {', '.join(f'{spent * 1000:.1f} ms' for spent, _ in outline)}")
     print(f"service interface               {addresses[0] * 1000:.0f} ms, in a thread")
     print(f"the audit, of a core            {share:.2%} (a round of {AUDIT_SECONDS:.0f} s)")
+    return states
+
+
+def follow(states: dict[ObjectKey, ServiceState]) -> None:
+    """Prints what it costs to see that other programs changed nothing, and to follow connections after they did."""
+    subprocess.run(["sh", "-ec", _SURROUNDINGS], check=True)
+    seen = read_fingerprint(None)
+    began = time.process_time()
+    read_fingerprint(seen)
+    unchanged, began = time.process_time() - began, time.process_time()
+    read_fingerprint(None)
+    changed, began = time.process_time() - began, time.process_time()
+    chosen = sample(states)
+    sampled = time.process_time() - began
+    found = asyncio.run(follow_sample(chosen))
+    share = unchanged / LOOK_SECONDS + (found.processor_seconds + sampled) / RARELY_SECONDS
+    memory = (
+        int(
+            subprocess.run([sys.executable, "-c", _MEMORY, *chosen], check=True, capture_output=True).stdout.split()[-2]
+        )
+        / 1024
+    )
+    print(f"rules of others unchanged       {unchanged * 1000:.1f} ms; changed {changed * 1000:.1f} ms, in a thread")
+    print(
+        f"connections followed            {found.processor_seconds:.2f} s of a process of {memory:.0f} MB; {sampled * 1000:.1f} ms here"
+    )
+    print(
+        f"  of a core, nothing changes    {share:.2%}; at most {1 / REST:.0%}, then each {found.processor_seconds * REST:.0f} s"
+    )
+    print(f"  problems                      {len(found.problems)}{found.unread and f', {found.unread}'}")
 
 
 def main() -> None:
@@ -119,7 +164,7 @@ def main() -> None:
     chosen = parser.parse_args()
     if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET):
         sys.exit("a network namespace cannot be made: run as root")
-    asyncio.run(measure(chosen.services, chosen.endpoints, chosen.seconds))
+    follow(asyncio.run(measure(chosen.services, chosen.endpoints, chosen.seconds)))
 
 
 if __name__ == "__main__":

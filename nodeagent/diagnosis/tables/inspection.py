@@ -10,7 +10,7 @@ from nodeagent.model.addresses import Family, Protocol, unpack_address
 from nodeagent.model.text import printable
 from nodeagent.proxy.dataplane.driver.belief import Contents
 from nodeagent.proxy.dataplane.image.image import class_of
-from nodeagent.proxy.dataplane.image.render import image_of_service, programmed_slots, route_class, slot_keys
+from nodeagent.proxy.dataplane.image.render import image_of_services, programmed_slots, route_class, slot_keys
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.classes import DISCARD, REFUSE, PickClass, pick_class
 
@@ -41,7 +41,7 @@ class ProgrammedFrontend:
 
 def programmed_frontends(contents: Contents, family: Family, only: str | None = None) -> Iterator[ProgrammedFrontend]:
     """Yields the frontends of one family's table by service name, then address. only: those of one Service (`namespace/name`)."""
-    image = contents.image if only is None else image_of_service(contents.image, only)
+    image = contents.image if only is None else image_of_services(contents.image, (only,))
     found: list[ProgrammedFrontend] = []
     for frontends, scoped, node_port in (
         (schema.FRONTENDS, False, False),

@@ -81,6 +81,18 @@ def passes_service(journey: Journey) -> bool:
     return not journey.packet.translated and (journey.packet.tracked or _not_tracked_by_others(journey) is not None)
 
 
+def is_stopped_by_others(journey: Journey, own: OwnTable | None) -> bool:
+    """Returns whether a rule of another program stops the packet or its answer, or keeps it from being translated."""
+    if journey.end is End.ONE_WAY:
+        return journey.answer is not None and journey.answer.end in (Back.STOPPED, Back.UNTRACKED)
+    if journey.delivery.no_listener or journey.end is End.UNTRANSLATED:
+        return not journey.packet.translated and _not_tracked_by_others(journey) is not None
+    if journey.routing or journey.end not in (End.DROPPED, End.REFUSED):
+        return False
+    decisive = next((one for one in reversed(journey.decisions) if one.applied), None)
+    return decisive is None or own is None or decisive.table != own.name
+
+
 def _not_tracked_by_others(journey: Journey) -> Decision | None:
     return next((one for one in journey.decisions if one.applied and one.effect == UNTRACKED), None)
 

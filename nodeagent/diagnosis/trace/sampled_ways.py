@@ -1,7 +1,7 @@
 """Samples whether connections to Services get through this node: some from the node itself, some from a pod (pure)."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 from ipaddress import ip_address
 
@@ -12,10 +12,17 @@ from nodeagent.diagnosis.trace.narrow_ways import BlackHole
 from nodeagent.diagnosis.trace.neighbour_discovery import Unfound
 from nodeagent.diagnosis.trace.own_table import OwnTable
 from nodeagent.diagnosis.trace.question import Question
-from nodeagent.diagnosis.trace.reasons import Reason, passes_service, reason_of, strange_source, unclear_rule
+from nodeagent.diagnosis.trace.reasons import (
+    Reason,
+    is_stopped_by_others,
+    passes_service,
+    reason_of,
+    strange_source,
+    unclear_rule,
+)
 from nodeagent.diagnosis.trace.routes import RouteOutcome, Router
 from nodeagent.model.addresses import Protocol, pack_address, unpack_address
-from nodeagent.proxy.dataplane.image.image import class_of, frontend_key
+from nodeagent.proxy.dataplane.image.image import class_of, frontend_key, service_name
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.classes import pick_class
 
@@ -27,7 +34,8 @@ MOST_ENDPOINTS = 8
 class LostConnection(Struct, frozen=True):
     """A connection that does not get through, although its Service has an endpoint. service: the service port. certain:
     whether the cause cannot be a rule that keeps clients out on purpose. hook: where a rule stops it; empty if no rule
-    does. share: of all such connections that are stopped, of those followed."""
+    does. share: of all such connections that are stopped, of those followed. by_others: whether a rule of another program
+    is the cause."""
 
     question: Question
     service: str
@@ -35,6 +43,7 @@ class LostConnection(Struct, frozen=True):
     certain: bool
     hook: str = ""
     share: Fraction = Fraction(1)
+    by_others: bool = False
 
 
 class Ways(Struct, frozen=True):
@@ -137,7 +146,8 @@ def _lost_connection(
     hook = "" if decisive is None else decisive.hook
     strange = strange_source(first, node)  # not certain: the network may bring that address here
     reason = _astray(first, node) or strange or reason_of(question, first, node.own)
-    return LostConnection(question, service, reason, strange is None and _is_certain(first), hook, share)
+    by_others = is_stopped_by_others(first, node.own)
+    return LostConnection(question, service, reason, strange is None and _is_certain(first), hook, share, by_others)
 
 
 def _is_certain(one: Journey) -> bool:
@@ -166,10 +176,16 @@ def _endpoint_count(own: OwnTable | None, question: Question) -> int:
     return 0 if pick is None else pick.count
 
 
-def sample_places(own: OwnTable) -> Iterator[Place]:
-    """Yields (address, protocol, port) of about MOST_SERVICES Services with endpoints, evenly spread over all."""
+def sample_places(own: OwnTable, among: Collection[str] = ()) -> Iterator[Place]:
+    """Yields (address, protocol, port) of about MOST_SERVICES Services with endpoints, evenly spread over all, or over those that
+    `among` names (`namespace/name`)."""
     length = own.family.address_length
-    keys = [key for key, value in own.image[schema.FRONTENDS].items() if pick_class(class_of(value)) is not None]
+    named = {name.encode() for name in among}
+    keys = [
+        key
+        for key, value in own.image[schema.FRONTENDS].items()
+        if pick_class(class_of(value)) is not None and (not named or service_name(value) in named)
+    ]
     step = max(1, -(-len(keys) // MOST_SERVICES))
     for key in itertools.islice(sorted(keys), 0, None, step):
         protocol = Protocol(key[length])

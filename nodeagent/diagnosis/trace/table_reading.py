@@ -1,6 +1,6 @@
 """Reads our whole table of one family: rules, elements, learned affinity."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
@@ -55,11 +55,11 @@ def read_own_table(ruleset: Ruleset, family: Family, known: TableReading | None 
 
 
 def read_contents(
-    ruleset: Ruleset, family: Family, only: str | None = None, known: TableReading | None = None
+    ruleset: Ruleset, family: Family, only: Collection[str] = (), known: TableReading | None = None
 ) -> TableReading | None:
     """Returns the table, with counters or without; None if it does not exist.
 
-    only: a Service (`namespace/name`) of which alone endpoints are wanted. known: is returned if the rules did not change
+    only: Services (`namespace/name`) of which alone endpoints are wanted; empty: all. known: is returned if the rules did not change
     since it was read.
     """
     generation = ruleset.generation()
@@ -67,7 +67,7 @@ def read_contents(
         return known
     specs = present_specs(ruleset, family)
     contents = KernelTable(ruleset, family, specs, only=only).read()
-    return None if contents is None else TableReading(generation, contents, specs, only is not None)
+    return None if contents is None else TableReading(generation, contents, specs, bool(only))
 
 
 def _keys(ruleset: Ruleset, family: Family, name: str, key_length: int) -> tuple[bytes, ...]:

@@ -46,10 +46,10 @@ def spawn(control: int, sockets: Sequence[int], user: int, *, held: Sequence[int
         str(user),
         *map(str, numbers[1 : 1 + len(sockets)]),
     ]
-    return os.posix_spawn(sys.executable, arguments, _environment(), file_actions=actions, setsid=True)
+    return os.posix_spawn(sys.executable, arguments, environment(), file_actions=actions, setsid=True)
 
 
-def _environment() -> Mapping[str, str]:
+def environment() -> Mapping[str, str]:
     """Returns the environment. In isolated mode (`python -I`) it names our libraries and hides the system's."""
     if not sys.flags.isolated:
         return os.environ

@@ -10,7 +10,7 @@ from nodeagent.wire.netlink.nf_tables.ruleset_objects import ChainHeader, ChainH
 from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_GETCHAIN
 from nodeagent.wire.netlink.uapi.nfnetlink import NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6
 
-_FAMILIES = {"ip": NFPROTO_IPV4, "ip6": NFPROTO_IPV6, "inet": NFPROTO_INET}
+FAMILIES = {"ip": NFPROTO_IPV4, "ip6": NFPROTO_IPV6, "inet": NFPROTO_INET}
 
 
 class ChainFact(Struct, frozen=True):
@@ -24,7 +24,7 @@ class ChainFact(Struct, frozen=True):
 
 def read_chains(ruleset: Ruleset) -> Iterator[ChainFact]:
     """Yields the chains of nftables in the families that see IP packets. Raises DataplaneError."""
-    for family, number in _FAMILIES.items():
+    for family, number in FAMILIES.items():
         with typed_errors():
             found: list[ChainHeader] = [read_chain(data) for data in ruleset.dump(NFT_MSG_GETCHAIN, number)]
         for chain in found:

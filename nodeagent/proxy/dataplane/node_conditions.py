@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from nodeagent.model.problem import Problem
 from nodeagent.model.reports import ConnectionTable, NodeReport
 from nodeagent.proxy.dataplane.connection_table import read_connection_table, table_problems
+from nodeagent.proxy.dataplane.connection_watch import LOST, STOPPED, ConnectionWatch
 from nodeagent.proxy.dataplane.endpoint_route_watch import EndpointRouteWatch
 from nodeagent.proxy.dataplane.hook_order_watch import HookOrderWatch
 from nodeagent.proxy.dataplane.node_sysctls import NodeSysctls
@@ -20,8 +21,8 @@ LOOK_SECONDS = 5.0
 
 
 class NodeConditions:
-    """Checks the node. report: receives all problems of the node at each look. read: reads the connection table. more: returns
-    further problems to report."""
+    """Checks the node. report: receives all problems of the node at each look. read: reads the connection table. connections:
+    a watch that runs by itself, for its figures. more: returns further problems to report."""
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class NodeConditions:
         source_ports: SourcePortWatch | None = None,
         hook_order: HookOrderWatch | None = None,
         endpoint_routes: EndpointRouteWatch | None = None,
+        connections: ConnectionWatch | None = None,
         more: Callable[[], tuple[Problem, ...]] = tuple,
     ) -> None:
         self._sysctls = sysctls
@@ -41,6 +43,7 @@ class NodeConditions:
         self._source_ports = source_ports or SourcePortWatch()
         self._hook_order = hook_order or HookOrderWatch()
         self._endpoint_routes = endpoint_routes or EndpointRouteWatch(dict)
+        self._connections = connections
         self._more = more
         self.last = NodeReport()
 
@@ -58,13 +61,14 @@ class NodeConditions:
         before, table = self.last.connection_table, self._read()
         of_table = () if table is None else table_problems(table, before)
         of_filter = self._reverse_path.problems()
-        of_order = self._hook_order.problems()
+        of_order, watch = self._hook_order.problems(), self._connections
         self.last = NodeReport(
             table,
             self._reverse_path.dropped,
             self._source_ports.taken,
             len(of_order),
             len(self._endpoint_routes.last.lost),
+            *((0, 0, 0) if watch is None else (watch.count(STOPPED), watch.count(LOST), watch.times)),
         )
         of_ways = (*of_order, *self._endpoint_routes.problems(), *self._more())
         self._report((*self._sysctls.problems(), *of_table, *of_filter, *self._source_ports.problems(), *of_ways))

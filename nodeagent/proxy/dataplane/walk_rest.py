@@ -8,10 +8,12 @@ REST = 100
 
 
 class WalkRest:
-    """Measures work and the pause after it. clock: in seconds."""
+    """Measures work and the pause after it. clock: in seconds. credit_seconds: of rest that has not been used and may be later, so that
+    several looks may follow each other."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], credit_seconds: float = 0.0) -> None:
         self._clock = clock
+        self._credit_seconds = credit_seconds
         self._until = float("-inf")
 
     @property
@@ -26,5 +28,8 @@ class WalkRest:
         try:
             yield
         finally:
-            ended = self._clock()
-            self._until = ended + REST * (ended - begun)
+            self.spend(self._clock() - begun)
+
+    def spend(self, seconds: float) -> None:
+        """Takes so much work into account, which has just ended."""
+        self._until = max(self._until, self._clock() - self._credit_seconds) + REST * seconds

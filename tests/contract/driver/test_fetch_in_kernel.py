@@ -81,7 +81,7 @@ def test_what_is_fetched_is_what_a_dump_gives(kernel: Any, socket: WatchedSocket
 
 
 def read_only(kernel: Any, socket: WatchedSocket, name: str) -> Contents:
-    table = KernelTable(socket, Family.IPV4, SPECS, only=name)
+    table = KernelTable(socket, Family.IPV4, SPECS, only=(name,))
     found: Contents = kernel.run(table.read)
     return found
 

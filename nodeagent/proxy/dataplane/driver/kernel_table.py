@@ -4,7 +4,7 @@ Blocking, like the socket; callers on an event loop run it in a worker thread.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed_errors
 from nodeagent.proxy.dataplane.errors import DumpInterrupted, KernelUnclear
 from nodeagent.proxy.dataplane.image.carried_counts import COUNTED, Counts
 from nodeagent.proxy.dataplane.image.image import Elements, TableImage
-from nodeagent.proxy.dataplane.image.render import image_of_service, programmed_keys
+from nodeagent.proxy.dataplane.image.render import image_of_services, programmed_keys
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.schema import SetSpec
 from nodeagent.wire.netlink.netfilter import nfproto
@@ -83,7 +83,7 @@ class KernelTable:
     """Reads the table `nodeagent` of one family, or another one with our schema.
 
     fetch_above: with more endpoints than this they are fetched by key, not dumped.
-    only: a Service, `namespace/name`: only the endpoints to which its frontends lead are read, if all of them exist.
+    only: Services, `namespace/name`: only the endpoints to which their frontends lead are read, if all of them exist; empty: all.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class KernelTable:
         specs: Mapping[str, SetSpec],
         *,
         fetch_above: int = FETCH_ABOVE,
-        only: str | None = None,
+        only: Collection[str] = (),
         name: str = schema.TABLE,
     ) -> None:
         self._socket = socket
@@ -289,12 +289,12 @@ class KernelTable:
     def _fetch_endpoints(self, contents: Contents, name: str) -> ElementDump | None:
         """Returns the endpoints of a big set, by the keys its frontends lead to; None if the set has others.
 
-        With `only`: the endpoints of that Service, whatever else the set has.
+        With `only`: the endpoints of those Services, whatever else the set has.
         """
         if name not in _ENDPOINTS:
             return None
-        if self._only is not None:
-            keys = dict.fromkeys(programmed_keys(image_of_service(contents.image, self._only), name))
+        if self._only:
+            keys = dict.fromkeys(programmed_keys(image_of_services(contents.image, self._only), name))
             return self._fetch_all(name, iter(keys))
         count = contents.sets[name].count
         if count is None or count <= self._fetch_above:

@@ -43,6 +43,11 @@ def class_of(value: bytes) -> int:
     return number
 
 
+def service_name(value: bytes) -> bytes:
+    """Returns the Service (`namespace/name`) in the comment of a frontend's value."""
+    return value[4:].partition(b":")[0]
+
+
 def frontend_key(address: str, protocol: Protocol, port: int) -> bytes:
     """Returns daddr . l4proto . dport"""
     return pack_address(address) + _PROTOCOL_PAD.pack(protocol) + _PORT_PAD.pack(port)

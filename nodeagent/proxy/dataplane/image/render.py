@@ -5,7 +5,7 @@ programmed: an endpoint that stays keeps its slot, so adding an endpoint adds on
 other. docs/decisions/0002 proves why no order that depends on the endpoints alone can do that.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from nodeagent.model.addresses import Family, pack_address, parse_network
@@ -21,6 +21,7 @@ from nodeagent.proxy.dataplane.image.image import (
     frontend_key,
     node_port_key,
     packed_class,
+    service_name,
 )
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.classes import (
@@ -96,13 +97,13 @@ def programmed_slots(programmed: TableImage, key: bytes, *, node_port: bool, clu
     return [endpoint for endpoint in endpoints if endpoint is not None]
 
 
-def image_of_service(programmed: TableImage, service: str) -> TableImage:
-    """Returns the part of all frontend maps that belongs to one Service (`namespace/name`), by the name in the frontends."""
-    own = service.encode()
+def image_of_services(programmed: TableImage, services: Collection[str]) -> TableImage:
+    """Returns the part of all frontend maps that belongs to these Services (`namespace/name`), by the name in the frontends."""
+    own = {name.encode() for name in services}
     found: TableImage = {}
     for maps in (_FRONTEND_MAPS, _NODEPORT_MAPS):
         named = programmed[maps[0]]
-        keys = {key for key, value in named.items() if value[4:].partition(b":")[0] == own}
+        keys = {key for key, value in named.items() if service_name(value) in own}
         for name in maps:
             found[name] = {key: value for key, value in programmed[name].items() if key in keys}
     return found

@@ -19,6 +19,14 @@ def node_figures(seen: NodeReport) -> Iterator[Instrument]:
     yield gauge("nodeagent_chains_before_ours", early, values={(): seen.chains_before_ours})
     lost = "Endpoints, of those looked at, that this node has no route to, or that no host answers for"
     yield gauge("nodeagent_endpoints_unreachable", lost, values={(): seen.endpoints_lost})
+    stopped = "Kinds of clients, in each family, whose connections to Services rules of other programs stop"
+    yield gauge("nodeagent_connections_stopped", stopped, values={(): seen.connections_stopped})
+    times = "Times that connections were followed through the rules of other programs"
+    followed = counter("nodeagent_connections_followed_total", times)
+    followed.set(seen.times_followed)
+    yield followed
+    long_lost = "Kinds of clients, in each family, on whose connections long packets are lost"
+    yield gauge("nodeagent_long_packets_lost", long_lost, values={(): seen.long_packets_lost})
 
 
 def _of_connection_table(table: ConnectionTable | None) -> Iterator[Instrument]:

@@ -150,6 +150,13 @@ def read_rule(data: memoryview) -> KernelRule:
     )
 
 
+@reader
+def read_rule_place(data: memoryview) -> tuple[str, int]:
+    """Returns a rule's chain and handle from its message."""
+    fields = attribute_map(data)
+    return text_of(fields[uapi.NFTA_RULE_CHAIN]), number(fields[uapi.NFTA_RULE_HANDLE])
+
+
 @dataclass(frozen=True, slots=True)
 class NewSet:
     """A set or map to be created. Lengths in bytes; types are nft's own numbers, which the kernel only stores.

@@ -164,6 +164,17 @@ def test_chains_of_others_that_stand_before_ours(reader: Reader) -> None:
     assert world.scrape(reader)[reader.key("nodeagent_chains_before_ours")] == 2
 
 
+def test_connections_that_rules_of_others_stop(reader: Reader) -> None:
+    world = World()
+    names = [
+        reader.key(f"nodeagent_{name}")
+        for name in ("connections_stopped", "long_packets_lost", "connections_followed_total")
+    ]
+    assert [world.scrape(reader)[name] for name in names] == [0, 0, 0]
+    world.node = NodeReport(connections_stopped=2, long_packets_lost=1, times_followed=7)
+    assert [world.scrape(reader)[name] for name in names] == [2, 1, 7]
+
+
 def test_endpoints_that_the_node_has_no_way_to(reader: Reader) -> None:
     world = World()
     assert world.scrape(reader)[reader.key("nodeagent_endpoints_unreachable")] == 0

@@ -1,0 +1,61 @@
+"""Follows connections to the Services that its arguments name, and prints a `FollowedSample`: the agent runs it as a process of its own."""
+
+import resource
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import partial
+
+import msgspec
+
+from nodeagent.cli.kernel_reading import read_with_retries
+from nodeagent.cli.other_tables import read_others
+from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
+from nodeagent.diagnosis.trace.looking import read_node
+from nodeagent.diagnosis.trace.rule_faults import RuleFault, find_rule_faults
+from nodeagent.diagnosis.trace.sampled_ways import sample_places
+from nodeagent.diagnosis.trace.table_reading import read_contents
+from nodeagent.model.addresses import Family
+from nodeagent.model.problem import Problem
+from nodeagent.model.problem_subjects import LONG_PACKETS, OTHER_RULES
+from nodeagent.proxy.dataplane.connection_watch import LOST, STOPPED, FollowedSample
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.errors import DataplaneError
+
+
+def main() -> None:
+    """Prints the result; exits with a message if the kernel cannot be read."""
+    try:
+        found = [read_with_retries(partial(_follow, family, sys.argv[1:])) for family in Family]
+    except (DataplaneError, OSError) as error:
+        sys.exit(str(error))
+    used = (resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    unread = next((note for _, notes in found for note in notes), "")
+    problems = tuple(one for of_family, _ in found for one in of_family)
+    done = FollowedSample(problems, sum(one.ru_utime + one.ru_stime for one in used), unread)
+    sys.stdout.write(msgspec.json.encode(done).decode())
+
+
+def _follow(family: Family, services: Sequence[str]) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+    """Returns the problems of a family, and notes on what was not followed. Raises DataplaneError, OSError."""
+    with closing(Ruleset()) as ruleset, KernelRoutes() as routes:
+        known = read_contents(ruleset, family, services)
+        if known is None or not known.contents.fits(known.specs, family):
+            return (), ()
+        node, notes = read_node(ruleset, family, read_others, routes, known)
+        places = [] if node.own is None else list(sample_places(node.own, services))
+        return tuple(_problems(family, find_rule_faults(places, node, routes))), notes
+
+
+def _problems(family: Family, faults: Sequence[RuleFault]) -> Iterator[Problem]:
+    for one in faults:
+        cure = f"; {one.cure}" if one.cure else ""
+        if one.long_only:
+            yield Problem(LONG_PACKETS, LOST, f"from {one.client}: {one.why}{cure}")
+        else:
+            what = f"{family.value} connections of {one.client} to Services fail"
+            yield Problem(OTHER_RULES, STOPPED, f"{what}: {one.why}{cure}")
+
+
+if __name__ == "__main__":
+    main()
