@@ -11,6 +11,7 @@ from typing import Self
 from nodeagent.diagnosis.trace.kernel_bridges import Bridges
 from nodeagent.diagnosis.trace.routes import Between, Leg, Route, RouteOutcome
 from nodeagent.model.addresses import Family, Protocol, family_of, pack_address, unpack_address
+from nodeagent.proxy.dataplane.arp_rules import arp_rules_here
 from nodeagent.proxy.dataplane.reverse_path import mode_of
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.neighbours import look_up_neighbour, read_state, use_neighbour
@@ -193,8 +194,10 @@ class KernelRoutes:
         hop = route.gateway or destination
         if not link.resolves or not self._is_silent(hop, link):
             return route
-        reason = f"no host answers for {hop} on {link.name}: it is down, or has another address"
-        return Route(RouteOutcome.NOWHERE, link.name, route.gateway, reason=reason, cure=f"see ip neigh show {hop}")
+        rules = arp_rules_here() if family_of(hop) is Family.IPV4 else ""
+        reason = f"no host answers for {hop} on {link.name}: {rules or 'it is down, or has another address'}"
+        cure = "" if rules else f"see ip neigh show {hop}"
+        return Route(RouteOutcome.NOWHERE, link.name, route.gateway, reason=reason, cure=cure)
 
     def has_answered(self, route: Route, destination: str) -> bool:
         """Returns whether the next hop of a route has answered a moment ago."""

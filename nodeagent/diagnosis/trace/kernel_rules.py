@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nodeagent.proxy.dataplane.arp_rules import stopping_arp_tables
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed_errors
 from nodeagent.wire.netlink.ipsec import Policy, get_policies, read_policy
 from nodeagent.wire.netlink.nf_tables.rule_reading import Extension, read_extensions
@@ -28,17 +29,19 @@ _NFPROTOS = {
 }
 
 
-OUTSIDE = ("netdev", "bridge")
+ARP = "arp"
+OUTSIDE = ("netdev", "bridge", ARP)
 """Families whose rules packets meet outside of IP."""
 
 
 def table_names(ruleset: Ruleset) -> Iterator[tuple[str, str]]:
-    """Yields every table, its family first. Not through libnftables: 1.0.6 prints invalid JSON for a table that its
-    owner left."""
+    """Yields every table, its family first; of those of ARP only the ones that may drop something. Not through libnftables: 1.0.6 prints
+    invalid JSON for a table that its owner left."""
     for family, number in _NFPROTOS.items():
         with typed_errors():
             names = [table_of(data) for data in ruleset.dump(NFT_MSG_GETTABLE, number)]
         yield from ((family, name) for name in names)
+    yield from ((ARP, name) for name in stopping_arp_tables(ruleset))
 
 
 def ipsec_policies() -> Iterator[Policy]:

@@ -12,6 +12,7 @@ from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.frontend import Backend
 from nodeagent.model.problem import Problem
 from nodeagent.model.problem_subjects import TO_ENDPOINTS
+from nodeagent.proxy.dataplane.arp_rules import arp_rules_here
 from nodeagent.wire.netlink.neighbours import look_up_neighbour, read_state, use_neighbour
 from nodeagent.wire.netlink.route_lookup import FoundRoute, look_up_route, read_found_route
 from nodeagent.wire.netlink.socket import NetlinkSocket
@@ -81,7 +82,8 @@ def _silent(netlink: NetlinkSocket, found: FoundRoute, address: str, name: str) 
         if state & uapi.NUD_FAILED:
             netlink.perform([use_neighbour(hop, found.interface)])
         if state & _SILENT:
-            return f"no host answers for {hop} on {name}"
+            rules = arp_rules_here() if family_of(hop) is Family.IPV4 else ""
+            return f"no host answers for {hop} on {name}" + (f": {rules}" if rules else "")
     return ""
 
 

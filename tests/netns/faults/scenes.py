@@ -46,6 +46,7 @@ def off(name: str) -> tuple[str, str]:
     return f"sysctl -qw {name}=0", f"sysctl -qw {name}=1"
 
 
+ARP_GUARD = "table arp guard { chain i { type filter hook input priority 0; arp operation reply drop; }; }"
 EXPLAIN_WEB, EXPLAIN_FAR, CHECK = ("explain", "web"), ("explain", "far"), ("check",)
 UNREACHABLE, FORWARDING = "EndpointsUnreachable", "ForwardingOff"
 
@@ -58,6 +59,15 @@ OF_ROUTES = {
     "a pod's route to the interface of another pod": Fault(
         "ip route replace 10.244.1.10 dev web-1", "ip route replace 10.244.1.10 dev web-0",
         POD_TO_WEB, EXPLAIN_WEB, "broken: ", ("no host answers for 10.244.1.10 on web-1",), UNREACHABLE,
+    ),
+    "rules that drop the answers of ARP": Fault(
+        f"nft '{ARP_GUARD}'; ip neigh flush dev web-0", "nft delete table arp guard",
+        POD_TO_WEB, EXPLAIN_WEB, "broken: ",
+        ("no host answers for 10.244.1.10 on web-0: table arp guard drops packets of ARP: nft list table arp guard",), UNREACHABLE,
+    ),
+    "rules of arptables that drop the answers of ARP, as check says it": Fault(
+        "arptables -A INPUT --opcode 2 -j DROP; ip neigh flush dev web-0", "nft delete table arp filter",
+        POD_TO_WEB, CHECK, "not healthy: IPv4 connections, because ", ("table arp filter drops packets of ARP: nft list table arp filter",),
     ),
     "a pod's own interface down, so that the default route takes it": Fault(
         "ip link set web-0 down", "ip link set web-0 up; ip route add 10.244.1.10 dev web-0",

@@ -71,3 +71,14 @@ def test_a_fault_is_named_in_the_first_line(told: Told, fault: Fault) -> None:
     told.world.run(NODE, ["conntrack", "-F"])
     wait_for(lambda: works(told, fault.breaks), lambda: "it works again")
     wait_for(lambda: is_quiet(told, fault), lambda: f"quiet: {first_line(told, *fault.command)}")
+
+
+def test_rules_of_arp_that_drop_nothing_are_not_named(told: Told) -> None:
+    harmless = "table arp guard { chain i { type filter hook input priority 0; arp operation reply accept; }; }"
+    told.world.run(NODE, ["nft", harmless])
+    try:
+        assert first_line(told, "check") == (0, "healthy")
+        told.world.run(NODE, ["nft", harmless.replace("accept", "drop")])
+        assert first_line(told, "check")[1].startswith("healthy; as far as is known: table arp guard: ")
+    finally:
+        told.world.run(NODE, ["nft", "delete table arp guard"])
