@@ -31,6 +31,7 @@ from nodeagent.cli.node_view import Access, NodeView
 from nodeagent.cli.recording import MEMBERS, RECORDING, NotReplayable, Recording, decode_recording, read_members
 from nodeagent.cli.replay import CannotRun, replay_in_namespace
 from nodeagent.cli.replayed_objects import CONTEXT, OBJECTS
+from nodeagent.cli.replayed_routes import ABOUT, SURROUNDINGS
 from nodeagent.diagnosis.trace.kernel_rules import table_names
 from nodeagent.model.addresses import Family
 from nodeagent.model.text import printable
@@ -141,12 +142,13 @@ def _files(view: NodeView, access: Access, programs: Programs) -> Iterator[tuple
         "sysctls": {name.replace("/", "."): _sysctl(name) for name in _SYSCTLS},
         "not_listed": big,
     }
-    yield "about.json", _json(about)
+    yield ABOUT, _json(about)
     recording = Recording(
         families=view.families,
         node=view.node,
         states=tuple(view.states.values()),
         program=None if view.program is None else dict(view.program),
+        names_at=tuple(view.names_at),
     )
     yield RECORDING, msgspec.json.encode(recording)
     bundled = [
@@ -266,7 +268,7 @@ def replay_command(bundle: Path, command: tuple[str, ...], node: str | None) -> 
     """
     try:
         with open_bundle(bundle, node) as file:
-            members = read_members(file, {RECORDING, OBJECTS, CONTEXT})
+            members = read_members(file, {RECORDING, OBJECTS, CONTEXT, *SURROUNDINGS})
         decode_recording(members)
     except NotReplayable as error:
         raise Failure(f"{bundle}: {error}", UNUSABLE) from error

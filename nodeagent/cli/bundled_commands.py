@@ -16,7 +16,8 @@ LARGEST_BYTES = 16 << 20
 _COMMANDS = {
     "links": ("ip", "-d", "-s", "link"),
     "addresses": ("ip", "address"),
-    "routes": ("ip", "route", "show", "table", "all"),
+    "interfaces": ("ip", "-json", "-details", "address"),
+    "routes": ("ip", "-4", "route", "show", "table", "all"),
     "routes6": ("ip", "-6", "route", "show", "table", "all"),
     "routing-rules": ("ip", "rule"),
     "routing-rules6": ("ip", "-6", "rule"),

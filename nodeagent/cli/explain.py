@@ -80,6 +80,7 @@ COLUMNS = (
 @click.option("--watch", is_flag=True, help="Repeat every two seconds, and print changes, until Ctrl-C.")
 @click.option("--from", "client", metavar="ADDRESS", help="Explain it for a client with this address.")
 @click.option("--probe/--no-probe", default=None, help="Connect to the endpoints; by default for one Service only.")
+@click.option("--follow", is_flag=True, hidden=True, help="Follow connections through the rules also with --no-probe.")
 @click.option("--brief", is_flag=True, help="With -o json or yaml: only findings, of at most 100 Services.")
 @output_option
 @cluster_options()
@@ -90,6 +91,7 @@ def explain_command(
     watch: bool,
     client: str | None,
     probe: bool | None,
+    follow: bool,
     brief: bool,
     output: str,
     access: Access,
@@ -116,7 +118,10 @@ def explain_command(
     if asked is None:
         look = partial(_all, access, client or "", probe=bool(probe), output=output, brief=brief)
     else:
-        look = partial(_one, access, asked, client or "", probe=probe is not False, output=output, brief=brief)
+        wanted = probe is not False
+        look = partial(
+            _one, access, asked, client or "", probe=wanted, follow=wanted or follow, output=output, brief=brief
+        )
     healthy = _watch(look) if watch else _print(*look())
     click.get_current_context().exit(0 if healthy else FAILED)
 
@@ -147,9 +152,11 @@ def _watch(look: Callable[[], Shown]) -> bool:
         time.sleep(WATCH_SECONDS)
 
 
-def _one(access: Access, asked: ServiceArgument, client: str, *, probe: bool, output: str, brief: bool) -> Shown:
+def _one(
+    access: Access, asked: ServiceArgument, client: str, *, probe: bool, follow: bool, output: str, brief: bool
+) -> Shown:
     key, port = (asked.key, asked.port) if asked.key is not None else find_service(look_at_node(access), asked)
-    view, explanation = _settled(access, key, port, client, probe=probe)
+    view, explanation = _settled(access, key, port, client, probe=probe, follow=follow)
 
     def show() -> None:
         if output in ("json", "yaml"):
@@ -164,7 +171,9 @@ def _one(access: Access, asked: ServiceArgument, client: str, *, probe: bool, ou
     return explanation.healthy, show, explanation
 
 
-def _settled(access: Access, key: ObjectKey, port: str, client: str, *, probe: bool) -> tuple[NodeView, Explanation]:
+def _settled(
+    access: Access, key: ObjectKey, port: str, client: str, *, probe: bool, follow: bool
+) -> tuple[NodeView, Explanation]:
     """Explains a Service, repeatedly while the agent may still be programming it.
 
     The first look reads only the Service's own elements; if they are not as wanted, the next look reads whole tables.
@@ -172,7 +181,7 @@ def _settled(access: Access, key: ObjectKey, port: str, client: str, *, probe: b
     for look in range(SETTLING_LOOKS):
         view = look_at_node(access, key)
         kernel = _kernel(view, key if look == 0 else None)
-        followed = FollowedConnections() if kernel is None or not probe else _followed(view, kernel, key, client)
+        followed = FollowedConnections() if kernel is None or not follow else _followed(view, kernel, key, client)
         faults = () if kernel is None else _faults(view)
         explanation = explain(
             view,

@@ -31,12 +31,13 @@ class NotReplayable(Exception):
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """The wanted state of a node. program: how its rules were made; None if unknown."""
+    """The wanted state of a node. program: how its rules were made; None if unknown. names_at: addresses at which it answers names."""
 
     families: tuple[Family, ...]
     node: NodeState
     states: tuple[ServiceState, ...]
     program: dict[Family, ProgramOptions] | None
+    names_at: tuple[str, ...] = ()
 
 
 def read_members(bundle: Path | IO[bytes], names: Collection[str]) -> dict[str, bytes]:

@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nodeagent.cli.recording import Recording, decode_recording
 from nodeagent.cli.replayed_objects import environment_of, write_manifests
+from nodeagent.cli.replayed_routes import make_surroundings
 from nodeagent.model.reports import DriftReport, PurgeReport
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
@@ -20,8 +21,6 @@ from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 
 _CLONE_NEWNET = 0x40000000
 _OURSELVES = (sys.executable, "-m", "nodeagent")
-FORWARDING = tuple(map(Path, ("/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding")))
-"""Forwarding sysctls. They are on at the recorded node, or the bundle's `nodeagent check` reports that they are off."""
 SHOWN = ("nodeagent", "show", "frontends")
 
 
@@ -48,15 +47,12 @@ def replay_in_namespace(members: Mapping[str, bytes], command: Sequence[str]) ->
     if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=False)  # noqa: S607 - without a shell
-    for setting in FORWARDING:
-        with suppress(OSError):
-            setting.write_text("1\n")
+    make_surroundings(members)
     recording = decode_recording(members)
     asyncio.run(_program(recording))
     name, *arguments = command or SHOWN
     if name == "nodeagent" and arguments[:1] == ["explain"] and not {"--probe", "--no-probe"} & set(arguments):
-        arguments.append("--no-probe")
+        arguments += ("--no-probe", "--follow")
     argv = [*(_OURSELVES if name == "nodeagent" else (name,)), *arguments]
     try:
         with TemporaryDirectory(prefix="nodeagent-replay-") as place:

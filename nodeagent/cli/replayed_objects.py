@@ -31,7 +31,12 @@ def write_manifests(members: Mapping[str, bytes], directory: Path) -> str:
 
 def environment_of(directory: Path, node: str, recording: Recording) -> dict[str, str]:
     """Returns variables that make a command read these manifests for that node. A bundle has no service interface."""
-    return {
+    names = (
+        {"NODEAGENT_DNS_ENABLED": "true", "NODEAGENT_DNS_LISTEN": ",".join(recording.names_at)}
+        if recording.names_at
+        else {}
+    )
+    return names | {
         "NODEAGENT_DATAPLANE_SERVICE_INTERFACE": "false",
         "NODEAGENT_SOURCE_MANIFESTS": str(directory),
         "NODEAGENT_NODE_NAME": node,

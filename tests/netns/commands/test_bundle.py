@@ -1,6 +1,7 @@
 """`nodeagent bundle` takes a node along, without secrets, and `nodeagent replay` makes its tables again elsewhere."""
 
 import json
+import re
 import stat
 import tarfile
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from nodeagent.cli.bundle import redacted
+from nodeagent.cli.replayed_routes import route_commands
 from nodeagent.model.objects import EndpointSlice, Service
 from tests.harness.objects import make_service, make_slices, manifest_list
 from tests.netns.commands.conftest import EXAMPLES, Node
@@ -107,6 +109,82 @@ def test_explain_is_replayed(node: Node, tmp_path: Path) -> None:
     assert healthy.returncode == 0
     broken = node.nodeagent("replay", str(bundle), "nodeagent", "explain", "empty")
     assert (broken.returncode, broken.stdout.startswith("broken: ")) == (1, True)
+
+
+DNS = """
+apiVersion: v1
+kind: Service
+metadata: {name: kube-dns, namespace: kube-system}
+spec: {clusterIP: 10.96.0.10, ports: [{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53, protocol: TCP}]}
+"""
+
+
+@pytest.mark.parametrize(("listens", "verdict"), [(True, "healthy: "), (False, "broken: ")])
+def test_names_that_the_node_answers_itself_are_replayed(
+    node: Node, tmp_path: Path, *, listens: bool, verdict: str
+) -> None:
+    (tmp_path / "dns.yaml").write_text(DNS)
+    source = ("--manifests", str(tmp_path), "--node-name", "node-a")
+    node.shell("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
+    names = {"NODEAGENT_DNS_ENABLED": "true", "NODEAGENT_DNS_LISTEN": "10.96.0.10"} if listens else {}
+    bundle = tmp_path / "report.tar.gz"
+    assert node.nodeagent("bundle", str(bundle), *source, environment=SETTINGS | names).returncode == 0
+    done = node.nodeagent("replay", str(bundle), "nodeagent", "explain", "kube-system/kube-dns")
+    assert done.stdout.startswith(verdict), done.stdout + done.stderr
+
+
+SURROUNDINGS = """
+ip link add eth0 mtu 1400 type veth peer name far; ip link set far up; ip link set eth0 up
+ip link add cni0 type bridge; ip link add pod type veth peer name inside; ip link set inside up
+ip link set pod master cni0; ip link set pod up; ip link set cni0 up
+ip address add 192.0.2.1/24 dev eth0; ip -6 address add 2001:db8::1/64 dev eth0 nodad; ip address add 10.244.0.1/24 dev cni0
+ip route add default via 192.0.2.2; ip -6 route add default via 2001:db8::2
+ip route add blackhole 10.244.1.0/24; ip -6 route add fd00:244:1::/64 via 2001:db8::3 dev eth0 metric 7
+ip route add 203.0.113.0/24 nexthop via 192.0.2.3 dev eth0 weight 1 nexthop via 192.0.2.4 dev eth0 weight 1
+ip route add 198.51.100.0/24 via 192.0.2.9 table 77; ip rule add pref 5 to 198.51.100.0/24 lookup 77
+ip rule add pref 6 to 203.0.113.7 prohibit; sysctl -qw net.ipv4.ip_forward=0
+"""
+SEEN = (
+    "ip route show table 77; ip route; ip -6 route; ip rule; ip -6 rule; ip -o link show cni0 | cut -d: -f2; ip -o link show master cni0 | wc -l; "
+    "sysctl net.ipv4.ip_forward; ip -o link show eth0 | grep -o 'mtu [0-9]*'"
+)
+
+
+def test_routes_and_forwarding_are_replayed(node: Node, tmp_path: Path) -> None:
+    """A blackhole for the endpoints of a Service is named there, as on the node."""
+    node.program_examples("--table-ownership=plain")
+    node.shell(SURROUNDINGS)
+    bundle = tmp_path / "report.tar.gz"
+    node.nodeagent("bundle", str(bundle), *SOURCE, environment=SETTINGS)
+    seen = node.run("sh", "-c", SEEN)
+    node.shell(
+        "ip link del eth0; ip link del pod; ip link del cni0; ip route flush type blackhole; ip rule del pref 5; ip rule del pref 6"
+    )
+    node.shell("sysctl -qw net.ipv4.ip_forward=1; nft flush ruleset")
+    done = node.nodeagent("replay", str(bundle), "sh", "-c", SEEN)
+
+    def lines(output: str) -> list[str]:
+        return [line for line in output.splitlines() if not re.search(r"nodeagent0|replay-|fe80", line)]
+
+    assert lines(done.stdout) == lines(seen.stdout)
+    explained = node.nodeagent("replay", str(bundle), "nodeagent", "explain", "web", "-o", "json")
+    says = [one["because"] for one in json.loads(explained.stdout)["findings"]]
+    assert any("net.ipv4.ip_forward is 0" in one for one in says), says
+    assert any("to 10.244.1.10: a route or rule of type blackhole applies to it" in one for one in says), says
+
+
+def test_words_in_a_bundle_are_no_commands() -> None:
+    """What `ip` would do beyond names, numbers and addresses behind known keywords."""
+    routes = (
+        "10.1.0.0/24 encap bpf out obj /tmp/x.o section y dev lo\n"
+        "10.2.0.0/24 dev lo\n10.3.0.0/24 dev $(reboot)\n-batch /etc/shadow\n10.4.0.0/24 dev lo expires 5sec\n"
+    )
+    assert [*route_commands(routes)] == [
+        "route replace 10.1.0.0/24 dev lo",
+        "route replace 10.2.0.0/24 dev lo",
+        "route replace 10.3.0.0/24",
+        "route replace 10.4.0.0/24 dev lo",
+    ]
 
 
 def test_a_bundle_is_never_written_over_a_file(node: Node, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@
 the cure everything is quiet again, which is the control of the next one.
 """
 
+from pathlib import Path
+
 import pytest
 
 from nodeagent.lab.net.topology import NO_BRIDGE
@@ -82,3 +84,18 @@ def test_rules_of_arp_that_drop_nothing_are_not_named(told: Told) -> None:
         assert first_line(told, "check")[1].startswith("healthy; as far as is known: table arp guard: ")
     finally:
         told.world.run(NODE, ["nft", "delete table arp guard"])
+
+
+def test_a_replayed_bundle_names_a_fault_of_routes_and_no_other(told: Told, tmp_path: Path) -> None:
+    fault = OF_ROUTES["a blackhole for the pods of another node"]
+    for number, planted in enumerate(("", fault.plant)):
+        told.world.run(NODE, ["sh", "-c", planted])
+        bundle = tmp_path / f"{number}.tar.gz"
+        try:
+            assert told.run("bundle", str(bundle), "--socket", str(told.socket)).returncode == 0
+        finally:
+            told.world.run(NODE, ["sh", "-c", fault.cure], check=False)
+        lines = [told.run("replay", str(bundle), "nodeagent", "explain", name).stdout for name in ("web", "far")]
+        assert lines[0].startswith("healthy: "), lines
+        assert ("of type blackhole applies to it" in lines[1].partition("\n")[0]) is bool(planted), lines
+        assert lines[1].startswith("healthy: ") is not bool(planted), lines
