@@ -1,14 +1,22 @@
 """Lets the agents of one network namespace see each other: each holds one of a few names.
 
 The names are abstract sockets, which belong to the network namespace, as the tables do, and end with their process. A path
-would not do: two agents by mistake have different files, or different mounts.
+would not do: two agents by mistake have different files, or different mounts. Every process of the namespace can take such a name, so
+only those of the system's users count.
 """
 
+import os
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
+
+from nodeagent.wire.netlink.socket import NetlinkSocket
+from nodeagent.wire.netlink.unix_sockets import NETLINK_SOCK_DIAG, get_unix_sockets, read_unix_socket
 
 SLOTS = 4
 """More than so many agents are too many anyway."""
+SYSTEM_USERS = 1000
+"""Users below this number are the system's: root, and the one of the package (SYS_UID_MAX of login.defs)."""
 SEE_THEM = "ss -xap | grep nodeagent-agent"
 
 
@@ -29,7 +37,7 @@ class Presence:
     @property
     def others(self) -> int:
         """How many other agents there are."""
-        return sum(slot != self._slot for slot in _taken())
+        return _count_agents({slot for slot in _taken() if slot != self._slot})
 
     def close(self) -> None:
         self._socket.close()
@@ -37,7 +45,22 @@ class Presence:
 
 def agents_here() -> int:
     """Returns how many agents of this network namespace program it. Raises OSError if that cannot be found out."""
-    return sum(1 for _ in _taken())
+    return _count_agents(set(_taken()))
+
+
+def _count_agents(slots: set[int]) -> int:
+    """Returns how many of these names a user holds who may run an agent; without an answer of the kernel, all."""
+    users = _users() if slots else {}
+    holders = (users.get(_name(slot).encode(), 0) for slot in slots)
+    return sum(user < SYSTEM_USERS or user == os.geteuid() for user in holders)
+
+
+def _users() -> dict[bytes, int]:
+    """Returns the user of each named Unix socket here, as far as the kernel says it."""
+    with suppress(OSError), NetlinkSocket(NETLINK_SOCK_DIAG) as netlink:
+        found = [read_unix_socket(body) for body in netlink.dump(get_unix_sockets())]
+        return {name: user for name, user in found if name and user is not None}
+    return {}
 
 
 def _taken() -> Iterator[int]:

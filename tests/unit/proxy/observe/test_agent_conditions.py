@@ -10,7 +10,7 @@ import pytest
 from nodeagent.model.problem import Problem
 from nodeagent.proxy.observe import agent_conditions
 from nodeagent.proxy.observe.admin import presence
-from nodeagent.proxy.observe.admin.presence import SLOTS, Presence, agents_here
+from nodeagent.proxy.observe.admin.presence import SLOTS, SYSTEM_USERS, Presence, agents_here
 from nodeagent.proxy.observe.agent_conditions import CLOCK_SECONDS, AgentConditions, clock_problems
 
 
@@ -80,6 +80,22 @@ def test_agents_see_each_other_and_not_themselves() -> None:
     assert (first.others, agents_here()) == (0, 1)
     first.close()
     assert agents_here() == 0
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(("user", "seen"), [(0, 1), (SYSTEM_USERS - 1, 1), (SYSTEM_USERS, 0), (65534, 0)])
+def test_a_name_that_another_user_has_taken_is_no_agent(user: int, seen: int) -> None:
+    ours = Presence()
+    os.seteuid(user)
+    try:
+        taker = Presence()
+    finally:
+        os.seteuid(0)
+    try:
+        assert (ours.others, agents_here()) == (seen, 1 + seen)
+    finally:
+        taker.close()
+        ours.close()
 
 
 @pytest.mark.parametrize(
