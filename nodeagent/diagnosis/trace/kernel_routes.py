@@ -3,6 +3,7 @@
 import errno
 import socket
 import time
+from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +39,7 @@ _SOCKET_TABLES = {
 }
 
 
+_OF_SEVERAL = frozenset({"bond", "team"})
 _NO_ANSWER = uapi.NUD_INCOMPLETE | uapi.NUD_FAILED
 NEIGHBOUR_SECONDS = 1.5
 """How long to wait for a neighbour that the kernel has given up: the kernel asks once a second
@@ -169,10 +171,24 @@ class KernelRoutes:
         return next((one.name for one in links if link is not None and one.ifindex == link.master), "")
 
     def ends_at(self, interface: str, address: str) -> tuple[str, ...]:
-        """Returns the interface, and for a bridge also the port behind which a host is, if the bridge has learned it."""
+        """Returns the interface, for a bridge also the port behind which a host is, if the bridge has learned it, and the interfaces
+        below both: that of a VLAN or a macvlan, the ports of a bond."""
         link = self._link(interface)
         port = self._bridges.port_to(link, address) if link is not None and link.kind == "bridge" else ""
-        return tuple(filter(None, (interface, port)))
+        names = dict.fromkeys(filter(None, (interface, port)))
+        waiting = list(names)
+        while waiting:
+            below = [one for one in self._below(waiting.pop()) if one not in names]
+            names |= dict.fromkeys(below)
+            waiting += below
+        return tuple(names)
+
+    def _below(self, interface: str) -> Iterator[str]:
+        link = self._link(interface)
+        if link is not None and link.kind != "veth":
+            for one in self._all_links().values():
+                if one.ifindex == link.below or (link.kind in _OF_SEVERAL and one.master == link.ifindex):
+                    yield one.name
 
     def width(self, interface: str) -> int:
         """Returns the interface's MTU; 0 if it is unknown."""

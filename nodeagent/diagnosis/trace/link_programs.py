@@ -1,31 +1,43 @@
-"""Programs of tc and XDP at interfaces. They handle packets before or after all rules that a trace follows. Their
+"""Programs of tc, tcx, netkit and XDP at interfaces. They handle packets before or after all rules that a trace follows. Their
 effect is unknown."""
 
 import socket
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 
 from msgspec import Struct
 
+from nodeagent.wire import bpf
 from nodeagent.wire.netlink import link_programs as wire
 from nodeagent.wire.netlink.rtnetlink import get_links
 from nodeagent.wire.netlink.socket import NetlinkSocket, read_consistently
 
 EXPRESS = "XDP"
+_ATTACHED = {
+    ("tcx", wire.INGRESS): bpf.TCX_INGRESS,
+    ("tcx", wire.EGRESS): bpf.TCX_EGRESS,
+    ("netkit", "from this node"): bpf.NETKIT_PRIMARY,
+    ("netkit", "from the pod"): bpf.NETKIT_PEER,
+}
+"""Of programs that only bpf(2) shows: the hook, and which packets they get."""
 
 
 class LinkProgram(Struct, frozen=True):
-    """name: as `tc` or `ip` shows it. interface, where: its interface, and which packets it gets: `ingress`, `egress`,
-    or XDP."""
+    """name: as `tc` or `ip` shows it, or the number of the program. interface, where: its interface, and which packets it gets: `ingress`,
+    `egress`, or XDP. hook: `tcx` or `netkit`, for one that only bpf(2) shows, else empty."""
 
     name: str
     interface: str
     where: str
+    hook: str = ""
 
     @property
     def title(self) -> str:
         """Which program it is, and where."""
         if self.where == EXPRESS:
             return f"the XDP program {self.name} at {self.interface}"
+        if self.hook:
+            return f"the {self.hook} program {self.name} at {self.interface} ({self.where})"
         return f"the tc filter {self.name} at {self.interface} ({self.where})"
 
     @property
@@ -33,6 +45,8 @@ class LinkProgram(Struct, frozen=True):
         """The command that shows it."""
         if self.where == EXPRESS:
             return f"ip -d link show dev {self.interface}"
+        if self.hook:
+            return f"bpftool net show dev {self.interface}"
         return f"tc filter show dev {self.interface} {self.where}"
 
     def __str__(self) -> str:
@@ -50,6 +64,8 @@ def _programs(netlink: NetlinkSocket) -> Iterator[LinkProgram]:
     for index, number in [wire.read_express_program(body) for body in netlink.dump(get_links())]:
         if number and index in names:
             yield LinkProgram(str(number), names[index], EXPRESS)
+    for index, name in names.items():
+        yield from _attached(index, name)
     queueing = [wire.read_queueing(body) for body in netlink.dump(wire.get_queueing())]
     for index, kind in queueing:
         if kind not in wire.BEFORE_IP or index not in names:
@@ -58,6 +74,13 @@ def _programs(netlink: NetlinkSocket) -> Iterator[LinkProgram]:
             for name in [wire.read_filter(body) for body in netlink.dump(wire.get_filters(index, direction))]:
                 if name:
                     yield LinkProgram(name, names[index], direction)
+
+
+def _attached(index: int, interface: str) -> Iterator[LinkProgram]:
+    """Yields the programs of tcx and netkit at an interface; none if this process may not see them."""
+    for (hook, where), kind in _ATTACHED.items():
+        with suppress(OSError):
+            yield from [LinkProgram(str(one), interface, where, hook) for one in bpf.attached_programs(index, kind)]
 
 
 def programs_on_the_way(programs: Collection[LinkProgram], interfaces: Collection[str]) -> list[LinkProgram]:

@@ -42,6 +42,7 @@ class Link(NamedTuple):
     generates_addresses: it gets an IPv6 link-local address automatically.
     carrier: the lower layer is up (IFF_LOWER_UP).
     mtu: the longest packet that it carries, in bytes; 0 if the kernel does not report it.
+    below: the index of the interface that carries its packets, of a VLAN for example; for a veth, of its peer. 0: none in this namespace.
     """
 
     ifindex: int
@@ -54,6 +55,7 @@ class Link(NamedTuple):
     master: int
     carrier: bool = True
     mtu: int = 0
+    below: int = 0
 
 
 class InterfaceAddress(NamedTuple):
@@ -225,7 +227,8 @@ def read_link(body: memoryview) -> Link:
     _, _, index, flags, _ = _LINK.unpack_from(body)
     name = kind = alias = ""
     generates = False
-    master = mtu = 0
+    master = mtu = below = 0
+    elsewhere = False
     for attribute_kind, value in attributes(body[_LINK.size :]):
         if attribute_kind == uapi.IFLA_IFNAME:
             name = text_of(value)
@@ -239,8 +242,12 @@ def read_link(body: memoryview) -> Link:
             mtu = _U32.unpack_from(value)[0]
         elif attribute_kind == uapi.IFLA_MASTER:
             master = _U32.unpack_from(value)[0]
+        elif attribute_kind == uapi.IFLA_LINK:
+            below = _U32.unpack_from(value)[0]
+        elif attribute_kind == uapi.IFLA_LINK_NETNSID:
+            elsewhere = True
     up, resolves, carrier = bool(flags & uapi.IFF_UP), not flags & uapi.IFF_NOARP, bool(flags & uapi.IFF_LOWER_UP)
-    return Link(index, name, kind, up, resolves, generates, alias, master, carrier, mtu)
+    return Link(index, name, kind, up, resolves, generates, alias, master, carrier, mtu, 0 if elsewhere else below)
 
 
 @reader

@@ -12,17 +12,19 @@ from contextlib import contextmanager
 import pytest
 
 from nodeagent.lab.net.network_namespaces import inside
+from nodeagent.wire import bpf
 from nodeagent.wire.netlink.framing import Request, attribute, nested
 from nodeagent.wire.netlink.socket import NetlinkSocket
 from nodeagent.wire.netlink.uapi import rtnetlink as uapi
 from tests.harness.cluster import NODE, Cluster
 from tests.harness.warm_start import AGENT
-from tests.netns.trace.planting import DROP, PASS, WEB, WEB6, by_shell, first_line, tc_filter, works, works_again
+from tests.netns.trace.planting import DROP, FAR, PASS, WEB, WEB6, by_shell, first_line, tc_filter, works, works_again
 
 pytestmark = pytest.mark.kernel
 
 XDP_DROP = 1
-BPF_PROG_LOAD, BPF_PROG_TYPE_XDP = 5, 6
+BPF_PROG_LOAD, BPF_PROG_ATTACH, BPF_PROG_DETACH = 5, 8, 9
+BPF_PROG_TYPE_SCHED_CLS, BPF_PROG_TYPE_XDP = 3, 6
 SYS_BPF = {"x86_64": 321, "aarch64": 280}[platform.machine()]
 IFLA_XDP_FD, IFLA_XDP_FLAGS, XDP_FLAGS_SKB_MODE = 1, 3, 2
 ADDRESSES = pytest.mark.parametrize("address", [WEB, WEB6], ids=["IPv4", "IPv6"])
@@ -41,14 +43,39 @@ def express_program(cluster: Cluster, interface: str) -> Iterator[None]:
         os.close(program)
 
 
-def load(answer: int) -> int:
+@contextmanager
+def tcx_program(cluster: Cluster, interface: str, kind: int, answer: int) -> Iterator[None]:
+    """A program at tcx that gives everything this answer."""
+    namespace = cluster.world.namespace(NODE)
+    program = load(answer, BPF_PROG_TYPE_SCHED_CLS)
+
+    def change(command: int) -> None:
+        call_bpf(command, struct.pack("=IIII", socket.if_nametoindex(interface), program, kind, 0))
+
+    inside(namespace, lambda: change(BPF_PROG_ATTACH))
+    try:
+        yield
+    finally:
+        inside(namespace, lambda: change(BPF_PROG_DETACH))
+        os.close(program)
+
+
+def call_bpf(command: int, attribute: bytes) -> int:
+    attributes = ctypes.create_string_buffer(attribute, 128)
+    found: int = ctypes.CDLL(None, use_errno=True).syscall(SYS_BPF, command, attributes, len(attributes))
+    if found < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return found
+
+
+def load(answer: int, kind: int = BPF_PROG_TYPE_XDP) -> int:
     """The descriptor of a program that gives this answer (bpf(2))."""
     words = struct.pack("=BBhi", 0xB7, 0, 0, answer) + struct.pack("=BBhi", 0x95, 0, 0, 0)  # r0 = answer; exit
     code = ctypes.create_string_buffer(words)
     licence = ctypes.create_string_buffer(b"GPL")
     asked = struct.pack(
         "=IIQQIIQII16s",
-        BPF_PROG_TYPE_XDP,
+        kind,
         2,
         ctypes.addressof(code),
         ctypes.addressof(licence),
@@ -59,11 +86,7 @@ def load(answer: int) -> int:
         0,
         b"planted",
     )
-    attributes = ctypes.create_string_buffer(asked, 128)
-    found: int = ctypes.CDLL(None, use_errno=True).syscall(SYS_BPF, BPF_PROG_LOAD, attributes, len(attributes))
-    if found < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return found
+    return call_bpf(BPF_PROG_LOAD, asked)
 
 
 def set_express(interface: str, program: int) -> None:
@@ -131,6 +154,45 @@ def test_an_express_program_is_named(node: Cluster, address: str, interface: str
         assert f" at {interface} may drop or change it: not followed: see ip -d link show dev {interface}" in said
     assert works_again(world, "caller", address, "tcp")
     assert "XDP" not in first_line(world, "caller", address, "tcp")[0]
+
+
+@ADDRESSES
+@pytest.mark.parametrize(
+    ("interface", "direction", "kind"),
+    [
+        ("caller", "ingress", bpf.TCX_INGRESS),
+        ("web-0", "egress", bpf.TCX_EGRESS),
+        ("web-0", "ingress", bpf.TCX_INGRESS),
+    ],
+)
+def test_a_program_at_tcx_is_named(node: Cluster, address: str, interface: str, direction: str, kind: int) -> None:
+    """Netlink does not show it."""
+    world = node.world
+    assert works_again(world, "caller", address, "tcp")
+    with tcx_program(node, interface, kind, DROP):
+        assert not works(world, "caller", address, "tcp", read_with_retries=False)
+        said, _ = first_line(world, "caller", address, "tcp")
+        assert "as far as is known: the tcx program " in said
+        assert (
+            f" at {interface} ({direction}) may drop or change it: not followed: see bpftool net show dev {interface}"
+            in said
+        )
+        assert f" at {interface} ({direction})" in note_of_check(node)
+    assert works_again(world, "caller", address, "tcp")
+    assert "tcx" not in first_line(world, "caller", address, "tcp")[0]
+    assert note_of_check(node) == ""
+
+
+def test_a_program_at_the_interface_below_is_on_the_way(node: Cluster) -> None:
+    """Of a macvlan. The control: the way to another pod does not lead over it."""
+    far = node.world["far-0"].address()
+    above = "ip link add link eth0 name above type macvlan mode bridge; ip link set above up; "
+    with (
+        by_shell(f"{above} ip route add {far} via 192.168.0.77 dev above onlink", "ip link del above")(node),
+        tc_filter("eth0", "egress", PASS)(node),
+    ):
+        assert "the tc filter bpf at eth0 (egress)" in first_line(node.world, "caller", FAR, "tcp")[0]
+        assert "eth0" not in first_line(node.world, "caller", WEB, "tcp")[0]
 
 
 def test_policies_of_ipsec_are_counted(node: Cluster) -> None:
