@@ -1,12 +1,11 @@
 """Used by commands: starts a lab, sends requests to its supervisor, ends it."""
 
-import importlib
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TypeVar
@@ -16,9 +15,7 @@ import msgspec
 from nodeagent.lab.directory import LabDirectory, labs
 from nodeagent.lab.lab_plan import Settings
 from nodeagent.lab.net.network_namespaces import LabError
-from nodeagent.lab.net.own_fork import OwnFork, fork_off
 from nodeagent.lab.supervisor_messages import Refused, Reply, Request, TakeDown
-from nodeagent.runtime.imports import import_all
 
 END_PATIENCE = 20.0
 SUPERVISOR = "nodeagent.lab.supervisor"
@@ -49,9 +46,8 @@ class Line(msgspec.Struct):
 def start(
     directory: LabDirectory, settings: Settings, environment: Mapping[str, str], said: Callable[[Line], None]
 ) -> None:
-    """Builds a lab that continues after the return; if interrupted or failed, it leaves nothing. This process must have
-    one thread, because the supervisor is its fork. Raises ValueError, LabError, and OSError if files cannot be written.
-    """
+    """Builds a lab that continues after the return; if interrupted or failed, it leaves nothing. Raises ValueError,
+    LabError, and OSError if files cannot be written."""
     settings.check()
     directory.check()
     directory.sweep()
@@ -60,20 +56,19 @@ def start(
         name: value for name, value in environment.items() if not name.startswith(("NODEAGENT_", "NOTIFY_", "JOURNAL_"))
     }
     inherited["PYTHONPATH"] = str(Path(__file__).parents[2])  # for programs that start as new interpreters
-    arguments = str(directory.base), msgspec.json.encode(settings).decode()
     supervisor = None
-    readable, writable = os.pipe()
-    with Path(os.devnull).open("rb") as nothing, directory.log.open("w+b") as log, os.fdopen(readable, "rb") as printed:
+    with directory.log.open("w+b") as log:
         try:
-            try:
-                supervisor = fork_off(
-                    lambda: _supervise(arguments, inherited),
-                    (sys.executable, "-m", SUPERVISOR, *arguments),
-                    (nothing.fileno(), writable, log.fileno()),
-                )
-            finally:
-                os.close(writable)
-            _wait_until_up(supervisor, printed, said, log)
+            supervisor = subprocess.Popen(
+                [sys.executable, "-m", SUPERVISOR, str(directory.base), msgspec.json.encode(settings).decode()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=inherited,
+                cwd="/",
+                start_new_session=True,
+            )
+            _wait_until_up(supervisor, said, log)
         except BaseException:
             if supervisor is not None:
                 _end(supervisor)
@@ -82,18 +77,9 @@ def start(
             raise
 
 
-def _supervise(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Runs the supervisor in the fork. Returns its exit status."""
-    os.chdir("/")
-    os.environ.clear()
-    os.environ.update(environment)
-    import_all([SUPERVISOR])
-    status: int = importlib.import_module(SUPERVISOR).main(*arguments)
-    return status
-
-
-def _wait_until_up(supervisor: OwnFork, printed: IO[bytes], said: Callable[[Line], None], log: IO[bytes]) -> None:
-    for text in printed:
+def _wait_until_up(supervisor: "subprocess.Popen[bytes]", said: Callable[[Line], None], log: IO[bytes]) -> None:
+    assert supervisor.stdout is not None
+    for text in supervisor.stdout:
         line = msgspec.json.decode(text, type=Line)
         if line.up:
             return
@@ -104,7 +90,7 @@ def _wait_until_up(supervisor: OwnFork, printed: IO[bytes], said: Callable[[Line
     raise LabError(words[-1] if words else f"the supervisor ended with {status}")
 
 
-def _end(supervisor: OwnFork) -> None:
+def _end(supervisor: "subprocess.Popen[bytes]") -> None:
     supervisor.send_signal(signal.SIGTERM)
     try:
         supervisor.wait(END_PATIENCE)

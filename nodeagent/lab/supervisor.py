@@ -1,4 +1,4 @@
-"""The one process of a lab, as root: a fork of the process that was asked to start one.
+"""The one process of a lab, as root: `python -m nodeagent.lab.supervisor`, started by `lab up`.
 
 It builds the lab, prints its steps (one JSON line each, on standard output, until the lab is up), keeps it, answers on
 a socket, and takes it down on SIGTERM, SIGINT or on request. The process that started it may end once the lab is up; if
@@ -224,14 +224,17 @@ def main(base: str, settings: str) -> int:
     """Returns the exit status: 0 taken down, 1 it could not be built (one line on standard error says why)."""
     wanted = msgspec.json.decode(settings, type=Settings)
     directory = LabDirectory(Path(base), wanted.name)
+    fork_server = ForkServer.of_this_process(ACTOR, *modules_of(*COMMANDS))
     try:
         directory.hold()
-        fork_server = ForkServer.of_this_process(ACTOR, *modules_of(*COMMANDS))
-        try:
-            asyncio.run(Supervisor(directory, wanted, fork_server).run())
-        finally:
-            fork_server.close()
+        asyncio.run(Supervisor(directory, wanted, fork_server).run())
     except (LabError, OSError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 1
+    finally:
+        fork_server.close()
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -5,25 +5,28 @@ The server has one thread and ends with its creator. Every fork starts like a ne
 descriptors except the standard ones and those it is given.
 """
 
+import ctypes
 import importlib
+import mmap
 import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from fcntl import F_DUPFD_CLOEXEC, fcntl
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 import msgspec
 
-from nodeagent.lab.net.namespace_process import Running
 from nodeagent.lab.net.network_namespaces import LabError
-from nodeagent.lab.net.own_fork import fork_off
 from nodeagent.runtime.imports import import_all
 
 LARGEST_ORDER = 1 << 17
@@ -31,6 +34,14 @@ MOST_DESCRIPTORS = 8
 START_DEADLINE = 60.0
 PID_BYTES, STATUS_BYTES = 8, 4
 PROGRAM = (sys.executable, "-m", "nodeagent.lab.net.fork_server")
+PR_SET_NAME, PR_SET_MM, PR_SET_MM_MAP = 15, 35, 14
+MEMORY_MAP = "11QQIi"
+"""prctl(2)'s prctl_mm_map: eleven addresses, an auxiliary vector and its size, a descriptor of a program."""
+STATE = 3
+STAT_FIELDS = ((26, 27, 45, 46), (47,), (28,), (50, 51))
+"""Fields of proc(5)'s stat (the third is the first after the name): code and data, heap, stack, environment."""
+FIRST_OTHER = 3
+"""The first descriptor that is not a standard stream."""
 
 
 class Order(msgspec.Struct, frozen=True, array_like=True):
@@ -76,9 +87,8 @@ class Fork:
     def _take_status(self) -> None:
         status = self._reports.recv(STATUS_BYTES)
         self._reports.close()
-        self.returncode = (
-            int.from_bytes(status, signed=True) if status else -signal.SIGKILL
-        )  # it ended together with the server
+        # Without a status it ended together with the server.
+        self.returncode = int.from_bytes(status, signed=True) if status else -signal.SIGKILL
 
     def send_signal(self, number: int) -> None:
         """Sends a signal; does nothing if the process has ended."""
@@ -98,28 +108,31 @@ class ForkServer:
         root = str(Path(__file__).parents[3])
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._process: Running = subprocess.Popen(
-                [*PROGRAM, str(theirs.fileno()), *modules],
+            process = subprocess.Popen(
+                [*PROGRAM, *modules, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 env=os.environ | {"PYTHONPATH": root},
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the creator, which then ends what it has started
             )
+        self.pid = process.pid
+        self._wait: Callable[[], object] = process.wait
 
     @classmethod
     def of_this_process(cls, *modules: str) -> Self:
         """Returns a server that is a fork of this process, with everything that it and `modules` have imported. This
-        process must have only one thread."""
+        process must have only one thread, because locks of others would stay held in the fork, and default signals."""
         import_all(modules)
         made = cls.__new__(cls)
         made._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-
-        def run() -> int:
-            serve(theirs)
-            return 0
-
-        with theirs, Path(os.devnull).open("rb") as nothing:
-            made._process = fork_off(run, [*PROGRAM, *modules], (nothing.fileno(), 1, 2), {theirs.fileno()})
+        made.pid = os.fork()
+        if not made.pid:
+            made._orders.close()
+            os.setsid()
+            with show_command_line([*PROGRAM, *modules]):
+                carry_out(Order(f"{__name__}:main", modules), [theirs.fileno()])
+        theirs.close()
+        made._wait = partial(os.waitpid, made.pid, 0)
         return made
 
     def fork(self, function: str, arguments: Sequence[str], descriptors: Sequence[int] = ()) -> Fork:
@@ -137,7 +150,7 @@ class ForkServer:
     def close(self) -> None:
         """Ends the server. Its forks continue, but their exit status is lost."""
         self._orders.close()
-        self._process.wait()
+        self._wait()
 
 
 def serve(orders: socket.socket) -> None:
@@ -201,9 +214,39 @@ def carry_out(order: Order, descriptors: Sequence[int]) -> None:
         os._exit(status)
 
 
-def main(descriptor: str, *modules: str) -> None:
-    """Imports the modules, then serves."""
-    import_all(modules)
+def take_streams(streams: tuple[int, int, int]) -> None:
+    """Makes these descriptors the standard streams; the originals stay open, too."""
+    for number, stream in enumerate([fcntl(stream, F_DUPFD_CLOEXEC, FIRST_OTHER) for stream in streams]):
+        os.dup2(stream, number)
+        os.close(stream)
+    sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", closefd=False, buffering=1, errors="backslashreplace")
+
+
+def show_command_line(words: Sequence[str]) -> mmap.mmap:
+    """Makes ps(1) show these words until the returned map is closed. A kernel without CONFIG_CHECKPOINT_RESTORE
+    continues to show the creator's."""
+    text = b"".join(os.fsencode(word) + b"\0" for word in words)
+    area = mmap.mmap(
+        -1, len(text), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    )  # other processes cannot read a shared mapping here
+    area.write(text)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    library = ctypes.CDLL(None)
+    library.sbrk.restype = ctypes.c_size_t
+    at = Path("/proc/self/stat").read_text().rpartition(") ")[2].split()
+    code_and_data, heap, stack, rest = ([int(at[one - STATE]) for one in each] for each in STAT_FIELDS)
+    places = (*code_and_data, *heap, library.sbrk(0), *stack, start, start + len(text), *rest)
+    memory = struct.pack(MEMORY_MAP, *places, 0, 0, -1)
+    library.prctl(PR_SET_NAME, os.fsencode(Path(words[0]).name))
+    library.prctl(PR_SET_MM, PR_SET_MM_MAP, memory, ctypes.c_size_t(len(memory)), 0)
+    return area
+
+
+def main(*words: str | int) -> None:
+    """Imports the modules, then serves. words: the modules, and the descriptor of the socket of orders."""
+    *modules, descriptor = words
+    import_all(map(str, modules))
     serve(socket.socket(fileno=int(descriptor)))
 
 

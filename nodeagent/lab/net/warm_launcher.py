@@ -19,10 +19,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from signal import SIGKILL
 
-from nodeagent.lab.net.fork_server import Fork, ForkServer
+from nodeagent.lab.net.fork_server import Fork, ForkServer, show_command_line, take_streams
 from nodeagent.lab.net.namespace_process import Launcher, Running
 from nodeagent.lab.net.network_namespaces import enter
-from nodeagent.lab.net.own_fork import show_command_line, take_streams
 
 NODEAGENT = (sys.executable, "-m", "nodeagent")
 PROGRAM_NAME = "python -m nodeagent"

@@ -1,5 +1,6 @@
 """Forks start, end and are ended as other processes are."""
 
+import json
 import os
 import signal
 import subprocess
@@ -101,9 +102,21 @@ def test_a_server_that_cannot_import_says_so() -> None:
 
 def test_a_server_ends_with_its_creator() -> None:
     text = "from nodeagent.lab.net.fork_server import ForkServer as F\nimport os\nf = F()\nf.fork('os:getpid', [])\n"
-    text += "print(f._process.pid, flush=True); os.kill(os.getpid(), 9)"
+    text += "print(f.pid, flush=True); os.kill(os.getpid(), 9)"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     deadline = time.monotonic() + SECONDS
     while is_alive(int(done.stdout)):
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+def test_a_server_can_be_a_fork_of_a_program_with_one_thread() -> None:
+    text = "from nodeagent.lab.net.fork_server import ForkServer as F\nimport json, os\nprint('before')\n"
+    text += "f = F.of_this_process('signal')\nended = f.fork('builtins:int', ['x']).wait(60)\n"
+    text += "words = open(f'/proc/{f.pid}/cmdline').read().split('\\0')\nleads = os.getsid(f.pid) == f.pid\nf.close()\n"
+    text += "print(json.dumps([ended, words[1:], leads, os.path.exists(f'/proc/{f.pid}')]))"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=SECONDS)
+    before, found = done.stdout.splitlines()
+    assert before == "before", "once"
+    assert json.loads(found) == [1, ["-m", "nodeagent.lab.net.fork_server", "signal", ""], True, False]
+    assert "ValueError" in done.stderr, "its forks write to the streams of the program"
