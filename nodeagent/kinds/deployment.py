@@ -13,21 +13,14 @@ from nodeagent.kinds.description.status import FieldError, invalid, required, un
 
 SHAPES = read_shapes(
     r"""
-RollingUpdateDeployment = io.k8s.api.apps.v1
-  maxUnavailable  *int-or-string #1
-  maxSurge        *int-or-string #2
+RollingUpdateDeployment = io.k8s.api.apps.v1; maxUnavailable *int-or-string #1; maxSurge *int-or-string #2
 
 DeploymentStrategy = io.k8s.api.apps.v1 : DeploymentStrategy describes how to replace existing pods with new ones.
   type           string #1 : Type of deployment. Can be "Recreate" or "RollingUpdate".
   rollingUpdate  *RollingUpdateDeployment #2 : Rolling update config params. Present only if the type is RollingUpdate.
 
 DeploymentCondition = io.k8s.api.apps.v1
-  type                string! required #1
-  status              string! required #2
-  lastUpdateTime      time #6
-  lastTransitionTime  time #7
-  reason              string #4
-  message             string #5
+  type string! required #1; status string! required #2; lastUpdateTime time #6; lastTransitionTime time #7; reason string #4; message string #5
 
 DeploymentSpec = io.k8s.api.apps.v1 : DeploymentSpec is the specification of the desired behavior of the Deployment.
   replicas                 *int32 #1 : Number of desired pods. Defaults to 1.
@@ -40,15 +33,8 @@ DeploymentSpec = io.k8s.api.apps.v1 : DeploymentSpec is the specification of the
   progressDeadlineSeconds  *int32 #9 : The maximum time in seconds for a deployment to make progress before it is considered to be failed.
 
 DeploymentStatus = io.k8s.api.apps.v1 : DeploymentStatus is the most recently observed status of the Deployment.
-  observedGeneration   int64 #1
-  replicas             int32 #2
-  updatedReplicas      int32 #3
-  readyReplicas        int32 #7
-  availableReplicas    int32 #4
-  unavailableReplicas  int32 #5
-  terminatingReplicas  *int32 #9
-  conditions           [DeploymentCondition] keys=type merge=type #6
-  collisionCount       *int32 #8
+  observedGeneration int64 #1; replicas int32 #2; updatedReplicas int32 #3; readyReplicas int32 #7; availableReplicas int32 #4
+  unavailableReplicas int32 #5; terminatingReplicas *int32 #9; conditions [DeploymentCondition] keys=type merge=type #6; collisionCount *int32 #8
 
 Deployment = io.k8s.api.apps.v1 : Deployment enables declarative updates for Pods and ReplicaSets. This server only stores it.
   metadata  ObjectMeta #1 : Standard object's metadata.

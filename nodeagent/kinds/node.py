@@ -49,8 +49,7 @@ Taint = io.k8s.api.core.v1 : The node this Taint is attached to has the "effect"
   effect     string! required #3 : The effect of the taint on pods that do not tolerate the taint.
   timeAdded  *time #4 : TimeAdded represents the time at which the taint was added.
 
-NodeConfigSource = io.k8s.api.core.v1
-  configMap  *ConfigMapNodeConfigSource #2
+NodeConfigSource = io.k8s.api.core.v1; configMap *ConfigMapNodeConfigSource #2
 
 NodeCondition = io.k8s.api.core.v1 : NodeCondition contains condition information for a node.
   type                string! required #1 : Type of node condition.
@@ -80,43 +79,19 @@ NodeSystemInfo = io.k8s.api.core.v1 : NodeSystemInfo is a set of ids/uuids to un
   architecture             string! required #10 : The Architecture reported by the node.
   swap                     *NodeSwapStatus #11 : Swap Info reported by the node.
 
-ContainerImage = io.k8s.api.core.v1
-  names      [string]! #1
-  sizeBytes  int64 #2
-
-AttachedVolume = io.k8s.api.core.v1
-  name        string! required #1
-  devicePath  string! required #2
-
-NodeConfigStatus = io.k8s.api.core.v1
-  assigned       *NodeConfigSource #1
-  active         *NodeConfigSource #2
-  lastKnownGood  *NodeConfigSource #3
-  error          string #4
-
-NodeRuntimeHandler = io.k8s.api.core.v1
-  name      string! #1
-  features  *NodeRuntimeHandlerFeatures #2
-
-NodeFeatures = io.k8s.api.core.v1
-  supplementalGroupsPolicy  *bool #1
-
+ContainerImage = io.k8s.api.core.v1; names [string]! #1; sizeBytes int64 #2
+AttachedVolume = io.k8s.api.core.v1; name string! required #1; devicePath string! required #2
+NodeConfigStatus = io.k8s.api.core.v1; assigned *NodeConfigSource #1; active *NodeConfigSource #2; lastKnownGood *NodeConfigSource #3; error string #4
+NodeRuntimeHandler = io.k8s.api.core.v1; name string! #1; features *NodeRuntimeHandlerFeatures #2
+NodeFeatures = io.k8s.api.core.v1; supplementalGroupsPolicy *bool #1
 ConfigMapNodeConfigSource = io.k8s.api.core.v1
-  namespace         string! required #1
-  name              string! required #2
-  uid               string #3
-  resourceVersion   string #4
-  kubeletConfigKey  string! required #5
+  namespace string! required #1; name string! required #2; uid string #3; resourceVersion string #4; kubeletConfigKey string! required #5
 
 DaemonEndpoint = io.k8s.api.core.v1 : DaemonEndpoint contains information about a single Daemon endpoint.
   Port  int32! required #1 : Port number of the given endpoint.
 
-NodeSwapStatus = io.k8s.api.core.v1
-  capacity  *int64 #1
-
-NodeRuntimeHandlerFeatures = io.k8s.api.core.v1
-  recursiveReadOnlyMounts  *bool #1
-  userNamespaces           *bool #2
+NodeSwapStatus = io.k8s.api.core.v1; capacity *int64 #1
+NodeRuntimeHandlerFeatures = io.k8s.api.core.v1; recursiveReadOnlyMounts *bool #1; userNamespaces *bool #2
 """)
 
 

@@ -13,47 +13,29 @@ AUTHORIZATION: Final = "authorization.k8s.io"
 
 SHAPES: Final = read_shapes(r"""
 ResourceAttributes = io.k8s.api.authorization.v1 : ResourceAttributes describes a request for a resource.
-  namespace    string #1
-  verb         string #2
-  group        string #3
-  version      string #4
-  resource     string #5
-  subresource  string #6
-  name         string #7
+  namespace string #1; verb string #2; group string #3; version string #4; resource string #5; subresource string #6; name string #7
 
 NonResourceAttributes = io.k8s.api.authorization.v1 : NonResourceAttributes describes a request for a path that is no resource.
-  path  string #1
-  verb  string #2
+  path string #1; verb string #2
 
 SubjectAccessReviewSpec = io.k8s.api.authorization.v1
-  resourceAttributes     *ResourceAttributes #1
-  nonResourceAttributes  *NonResourceAttributes #2
-  user                   string #3
-  groups                 [string] #4
-  uid                    string #6
+  resourceAttributes *ResourceAttributes #1; nonResourceAttributes *NonResourceAttributes #2; user string #3; groups [string] #4; uid string #6
 
 SubjectAccessReview = io.k8s.api.authorization.v1 : Whether a user may make a request.
-  metadata  ObjectMeta #1
-  spec      SubjectAccessReviewSpec required #2
+  metadata ObjectMeta #1; spec SubjectAccessReviewSpec required #2
 
-SelfSubjectAccessReviewSpec = io.k8s.api.authorization.v1
-  resourceAttributes     *ResourceAttributes #1
-  nonResourceAttributes  *NonResourceAttributes #2
+SelfSubjectAccessReviewSpec = io.k8s.api.authorization.v1; resourceAttributes *ResourceAttributes #1; nonResourceAttributes *NonResourceAttributes #2
 
 SelfSubjectAccessReview = io.k8s.api.authorization.v1 : Whether the client may make a request.
-  metadata  ObjectMeta #1
-  spec      SelfSubjectAccessReviewSpec required #2
+  metadata ObjectMeta #1; spec SelfSubjectAccessReviewSpec required #2
 
-TokenReviewSpec = io.k8s.api.authentication.v1
-  token      string #1
-  audiences  [string] #2
+TokenReviewSpec = io.k8s.api.authentication.v1; token string #1; audiences [string] #2
 
 TokenReview = io.k8s.api.authentication.v1 : The user that a token belongs to.
-  metadata  ObjectMeta #1
-  spec      TokenReviewSpec required #2
+  metadata ObjectMeta #1; spec TokenReviewSpec required #2
 
 SelfSubjectReview = io.k8s.api.authentication.v1 : Who the client is.
-  metadata  ObjectMeta #1
+  metadata ObjectMeta #1
 """)
 
 

@@ -8,8 +8,10 @@
       selector    {string} atomic #2 : …
       clientIP    *ClientIPConfig #1 : …
 
+    ClientIPConfig = io.k8s.api.core.v1; timeoutSeconds *int32 #1
+
 A struct starts at the margin (`atomic` and `as=Name`, its published name, may follow the package); its fields are
-indented. `*` marks a pointer, `!` a field that is always written, as a struct by value is without a mark. `required`
+indented. Without descriptions, several may be in one line, also in that of the struct, with `; ` between them. `*` marks a pointer, `!` a field that is always written, as a struct by value is without a mark. `required`
 marks what clients must send; `default=` is the value of an absent key of a list item; `#` the field's number in
 protobuf (`#2.1`: field 1 of the message in field 2, which JSON does not nest).
 """
@@ -40,12 +42,13 @@ def read(text: str, known: Mapping[str, Struct]) -> dict[str, Struct]:
     for line in text.splitlines():
         if not line.strip():
             continue
+        parts = [line] if " : " in line else line.split("; ")
         if line[0] != " ":
-            struct = _header(line)
+            struct = _header(parts[0])
             structs[struct.name] = struct
-            bodies.append((struct, []))
+            bodies.append((struct, parts[1:]))
         elif bodies:
-            bodies[-1][1].append(line)
+            bodies[-1][1].extend(parts)
         else:
             raise ValueError(f"field outside a struct: {line!r}")
     for struct, lines in bodies:

@@ -80,14 +80,8 @@ Status = io.k8s.apimachinery.pkg.apis.meta.v1 : Status is the response to a requ
 PartialObjectMetadata = io.k8s.apimachinery.pkg.apis.meta.v1 : PartialObjectMetadata is the metadata of any object.
   metadata  ObjectMeta #1 : Standard object's metadata.
 
-LabelSelector = io.k8s.apimachinery.pkg.apis.meta.v1 atomic
-  matchLabels       {string} #1
-  matchExpressions  [LabelSelectorRequirement] #2
-
-LabelSelectorRequirement = io.k8s.apimachinery.pkg.apis.meta.v1
-  key       string! required #1
-  operator  string! required #2
-  values    [string] #3
+LabelSelector = io.k8s.apimachinery.pkg.apis.meta.v1 atomic; matchLabels {string} #1; matchExpressions [LabelSelectorRequirement] #2
+LabelSelectorRequirement = io.k8s.apimachinery.pkg.apis.meta.v1; key string! required #1; operator string! required #2; values [string] #3
 
 ObjectReference = io.k8s.api.core.v1 atomic : ObjectReference contains enough information to let you inspect or modify the referred object.
   kind             string #1 : Kind of the referent.

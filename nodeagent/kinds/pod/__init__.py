@@ -21,7 +21,7 @@ from nodeagent.kinds.description.printing import AGE, NONE, Column, Printer, nam
 from nodeagent.kinds.description.resources import Resource
 from nodeagent.kinds.description.shared import read_shapes
 from nodeagent.kinds.description.status import FieldError, duplicate, forbidden, invalid, required, unsupported
-from nodeagent.kinds.pod import placement, statuses
+from nodeagent.kinds.pod import pod_parts
 
 SHAPES = read_shapes(
     r"""
@@ -75,55 +75,23 @@ PodSpec = io.k8s.api.core.v1 : PodSpec is a description of a pod.
   schedulingGroup                *PodSchedulingGroup #43
 
 PodSecurityContext = io.k8s.api.core.v1
-  seLinuxOptions            *SELinuxOptions #1
-  windowsOptions            *WindowsSecurityContextOptions #8
-  runAsUser                 *int64 #2
-  runAsGroup                *int64 #6
-  runAsNonRoot              *bool #3
-  supplementalGroups        [int64] #4
-  supplementalGroupsPolicy  *string #12
-  fsGroup                   *int64 #5
-  sysctls                   [Sysctl] #7
-  fsGroupChangePolicy       *string #9
-  seccompProfile            *SeccompProfile #10
-  appArmorProfile           *AppArmorProfile #11
-  seLinuxChangePolicy       *string #13
-
-HostAlias = io.k8s.api.core.v1
-  ip         string! required #1
-  hostnames  [string] #2
-
-PodDNSConfig = io.k8s.api.core.v1
-  nameservers  [string] #1
-  searches     [string] #2
-  options      [PodDNSConfigOption] #3
+  seLinuxOptions *SELinuxOptions #1; windowsOptions *WindowsSecurityContextOptions #8; runAsUser *int64 #2; runAsGroup *int64 #6
+  runAsNonRoot *bool #3; supplementalGroups [int64] #4; supplementalGroupsPolicy *string #12; fsGroup *int64 #5; sysctls [Sysctl] #7
+  fsGroupChangePolicy *string #9; seccompProfile *SeccompProfile #10; appArmorProfile *AppArmorProfile #11; seLinuxChangePolicy *string #13
+HostAlias = io.k8s.api.core.v1; ip string! required #1; hostnames [string] #2
+PodDNSConfig = io.k8s.api.core.v1; nameservers [string] #1; searches [string] #2; options [PodDNSConfigOption] #3
 
 PodReadinessGate = io.k8s.api.core.v1 : PodReadinessGate contains the reference to a pod condition.
   conditionType  string! required #1 : ConditionType refers to a condition in the pod's condition list with matching type.
 
-PodOS = io.k8s.api.core.v1
-  name  string! required #1
-
-PodSchedulingGate = io.k8s.api.core.v1
-  name  string! required #1
-
-PodResourceClaim = io.k8s.api.core.v1
-  name                       string! required #1
-  resourceClaimName          *string #3
-  resourceClaimTemplateName  *string #4
-
-PodSchedulingGroup = io.k8s.api.core.v1
-  podGroupName  *string #1
-
-Sysctl = io.k8s.api.core.v1
-  name   string! required #1
-  value  string! required #2
-
-PodDNSConfigOption = io.k8s.api.core.v1
-  name   string #1
-  value  *string #2
+PodOS = io.k8s.api.core.v1; name string! required #1
+PodSchedulingGate = io.k8s.api.core.v1; name string! required #1
+PodResourceClaim = io.k8s.api.core.v1; name string! required #1; resourceClaimName *string #3; resourceClaimTemplateName *string #4
+PodSchedulingGroup = io.k8s.api.core.v1; podGroupName *string #1
+Sysctl = io.k8s.api.core.v1; name string! required #1; value string! required #2
+PodDNSConfigOption = io.k8s.api.core.v1; name string #1; value *string #2
 """,
-    {**statuses.SHAPES, **placement.SHAPES},
+    pod_parts.SHAPES,
 )
 
 
