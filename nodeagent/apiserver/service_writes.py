@@ -3,7 +3,7 @@
 import asyncio
 
 from nodeagent.apiserver.addresses.allocation import Allocator
-from nodeagent.apiserver.machinery.joint_writes import JointWrites, NoJointWrites, WritePlan
+from nodeagent.apiserver.machinery.joint_writes import JointWrites, WritePlan
 from nodeagent.apiserver.service_addresses import allocate
 from nodeagent.apiserver.storage.records import Change
 from nodeagent.kinds.description.documents import Document
@@ -12,10 +12,10 @@ from nodeagent.kinds.description.resources import Catalog
 
 def writes_by_collection(catalog: Catalog, allocator: Allocator) -> dict[str, JointWrites]:
     """Returns for each collection what is written together with its objects."""
-    return {row.stored_in: ServiceWrites(allocator) if row.holds_addresses else NoJointWrites() for row in catalog.rows}
+    return {row.stored_in: ServiceWrites(allocator) if row.holds_addresses else JointWrites() for row in catalog.rows}
 
 
-class ServiceWrites:
+class ServiceWrites(JointWrites):
     """Allocates and frees the addresses and node ports of a Service."""
 
     def __init__(self, allocator: Allocator) -> None:

@@ -5,7 +5,7 @@ from typing import Final
 
 from nodeagent.kinds.description.documents import Document, Json, copy
 from nodeagent.kinds.description.formats import dns_label
-from nodeagent.kinds.description.life import DefaultLife
+from nodeagent.kinds.description.life import KindLife
 from nodeagent.kinds.description.object_rules import finalizers
 from nodeagent.kinds.description.printing import AGE, Column, Printer, name_and_age
 from nodeagent.kinds.description.resources import VERBS, Resource, Subresource
@@ -55,7 +55,7 @@ def _take_finalizers(document: Document, sent: Document) -> None:
 FINALIZE: Final = Subresource("finalize", ("update",), take=_take_finalizers)
 
 
-class NamespaceLife(DefaultLife):
+class NamespaceLife(KindLife):
     """A namespace is held by the finalizer `kubernetes` until its objects are deleted."""
 
     def __init__(self) -> None:

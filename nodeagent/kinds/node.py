@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from nodeagent.kinds.description.documents import Document, Json
 from nodeagent.kinds.description.formats import field_errors, label_value, qualified_name
-from nodeagent.kinds.description.life import DefaultLife
+from nodeagent.kinds.description.life import KindLife
 from nodeagent.kinds.description.object_rules import networks
 from nodeagent.kinds.description.printing import AGE, NONE, Column, Printer, name_and_age
 from nodeagent.kinds.description.resources import Resource
@@ -196,6 +196,6 @@ ROWS = (
         validate_update=validate_node_update,
         fields=("spec.unschedulable",),
         storage_hash="XwShjMxG9Fs=",
-        own_life=DefaultLife(has_status=True, keeps_status_on_create=True),
+        own_life=KindLife(has_status=True, keeps_status_on_create=True),
     ),
 )

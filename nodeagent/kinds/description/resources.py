@@ -9,7 +9,7 @@ import msgspec
 
 from nodeagent.kinds.description.documents import Document, Json
 from nodeagent.kinds.description.formats import Check, dns_subdomain
-from nodeagent.kinds.description.life import DefaultLife, KindLife
+from nodeagent.kinds.description.life import KindLife
 from nodeagent.kinds.description.printing import Printer
 from nodeagent.kinds.description.shapes import Scalar, Shape, Struct
 from nodeagent.kinds.description.status import FieldError
@@ -151,7 +151,7 @@ class Resource:
     @property
     def life(self) -> KindLife:
         """The kind's life cycle."""
-        return self.own_life if self.own_life is not None else DefaultLife(has_status=self.has_status)
+        return self.own_life if self.own_life is not None else KindLife(has_status=self.has_status)
 
     @property
     def group_version(self) -> str:

@@ -16,7 +16,7 @@ from nodeagent.kinds.description.formats import (
     port_name,
     port_number,
 )
-from nodeagent.kinds.description.life import DefaultLife
+from nodeagent.kinds.description.life import KindLife
 from nodeagent.kinds.description.printing import AGE, NONE, Column, Printer, name_and_age
 from nodeagent.kinds.description.resources import Resource
 from nodeagent.kinds.description.shared import read_shapes
@@ -207,7 +207,7 @@ def _immutable_part(container: Document) -> Document:
     return {name: value for name, value in container.items() if name not in ("image", "resources")}
 
 
-class PodLife(DefaultLife):
+class PodLife(KindLife):
     """A new pod is pending, whatever status its creator sends."""
 
     def __init__(self) -> None:

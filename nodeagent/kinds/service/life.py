@@ -1,11 +1,11 @@
 """The life cycle of a Service: what an update keeps, and what a new type does not use."""
 
 from nodeagent.kinds.description.documents import Document
-from nodeagent.kinds.description.life import DefaultLife
+from nodeagent.kinds.description.life import KindLife
 from nodeagent.kinds.service.kept_addresses import carry_over, sync_first_address
 
 
-class ServiceLife(DefaultLife):
+class ServiceLife(KindLife):
     """Keeps allocated addresses as long as the type uses them."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ from nodeagent.kinds.description.status import ApiError
 WIDGET = '''
 """Widget (toys.example.com/v1)."""
 
-from nodeagent.kinds.description.life import DefaultLife
+from nodeagent.kinds.description.life import KindLife
 from nodeagent.kinds.description.printing import AGE, Column, Printer, name_and_age
 from nodeagent.kinds.description.resources import Subresource, Resource
 from nodeagent.kinds.description.shared import read_shapes
@@ -56,7 +56,7 @@ def validate_widget(widget):
     return [invalid("spec.size", size, "must be less than 10")] if size >= 10 else []
 
 
-class WidgetLife(DefaultLife):
+class WidgetLife(KindLife):
     def grace_seconds(self, live, asked):
         return live["spec"]["size"]
 
