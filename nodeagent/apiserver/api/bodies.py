@@ -12,6 +12,7 @@ from nodeagent.apiserver.machinery.bounds import check_json
 from nodeagent.apiserver.machinery.schema import protobuf
 from nodeagent.kinds.description.documents import Document, Json, decode
 from nodeagent.kinds.description.shapes import Struct
+from nodeagent.kinds.description.shared import DELETE_OPTIONS
 from nodeagent.kinds.description.status import bad_request, body_too_large, unsupported_media_type
 
 LIMIT_BYTES: Final = 3 * 1024 * 1024
@@ -110,7 +111,7 @@ def parse_delete_options(body: bytes, media_type: str) -> Document:
         return {}
     if media_type == protobuf.MEDIA_TYPE:
         try:
-            return protobuf.read_delete_options(body)
+            return protobuf.read_object(DELETE_OPTIONS, body)
         except protobuf.NotProtobuf as error:
             raise bad_request(f"error decoding protobuf: {error}") from None
     given = parse(body, media_type)

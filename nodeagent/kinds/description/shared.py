@@ -80,6 +80,9 @@ Status = io.k8s.apimachinery.pkg.apis.meta.v1 : Status is the response to a requ
 PartialObjectMetadata = io.k8s.apimachinery.pkg.apis.meta.v1 : PartialObjectMetadata is the metadata of any object.
   metadata  ObjectMeta #1 : Standard object's metadata.
 
+Preconditions = io.k8s.apimachinery.pkg.apis.meta.v1; uid *string #1; resourceVersion *string #2
+DeleteOptions = io.k8s.apimachinery.pkg.apis.meta.v1
+  gracePeriodSeconds *int64 #1; preconditions *Preconditions #2; propagationPolicy *string #4; dryRun [string] #5
 LabelSelector = io.k8s.apimachinery.pkg.apis.meta.v1 atomic; matchLabels {string} #1; matchExpressions [LabelSelectorRequirement] #2
 LabelSelectorRequirement = io.k8s.apimachinery.pkg.apis.meta.v1; key string! required #1; operator string! required #2; values [string] #3
 
@@ -97,6 +100,8 @@ ObjectReference = io.k8s.api.core.v1 atomic : ObjectReference contains enough in
 
 
 LIST_META: Final = _SHARED["ListMeta"]
+DELETE_OPTIONS: Final = _SHARED["DeleteOptions"]
+"""The fields that the API server supports."""
 ANSWERS: Final = {name: _SHARED[name] for name in ("Status", "PartialObjectMetadata")}
 """Kinds of responses besides objects of the resource."""
 

@@ -9,7 +9,6 @@ import pytest
 
 from nodeagent.apiserver.machinery.schema.protobuf import (
     NotProtobuf,
-    read_delete_options,
     read_object,
     supports,
 )
@@ -18,7 +17,7 @@ from nodeagent.kinds import serviceaccount
 from nodeagent.kinds.catalog import all_kinds
 from nodeagent.kinds.description.decoding import normalise
 from nodeagent.kinds.description.shapes import ListOf, MapOf, Shape, Struct
-from nodeagent.kinds.description.shared import ANSWERS
+from nodeagent.kinds.description.shared import ANSWERS, DELETE_OPTIONS
 from tests.harness.protobuf import envelope, field
 
 NUMBERS = json.loads(Path(__file__).with_name("proto_numbers.json").read_text())["messages"]
@@ -110,8 +109,9 @@ def test_reading(kind: str, raw: bytes, expected: Any) -> None:
 def test_delete_options() -> None:
     # meta/v1 DeleteOptions: gracePeriodSeconds 1, preconditions 2 (uid 1, resourceVersion 2), propagationPolicy 4, dryRun 5.
     raw = field(1, 5) + field(2, field(1, b"u") + field(2, b"7")) + field(4, b"Orphan") + field(5, b"All")
-    assert read_delete_options(envelope("v1", "DeleteOptions", raw)) == {
+    assert read_object(DELETE_OPTIONS, envelope("v1", "DeleteOptions", raw)) == {
         "kind": "DeleteOptions",
+        "apiVersion": "v1",
         "gracePeriodSeconds": 5,
         "propagationPolicy": "Orphan",
         "preconditions": {"uid": "u", "resourceVersion": "7"},

@@ -1,113 +1,79 @@
 """Encodes an OpenAPI v2 document in protobuf: gnostic's openapi.v2.Document, which kubectl before 1.27 requests. Pure.
 
-Field numbers are those of openapiv2/OpenAPIv2.proto in github.com/google/gnostic, for the messages that this server's document
-needs. Names that start with `x-` are vendor extensions: a name, and its value as YAML, which includes JSON.
+Names that start with `x-` are vendor extensions: a name, and its value as YAML, which includes JSON.
 """
 
-from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from nodeagent.kinds.description.documents import Document, Json, encode
-from nodeagent.wire.protobuf import bytes_field, number_field
+from nodeagent.apiserver.machinery.schema.protobuf_writing import message
+from nodeagent.kinds.description.documents import Document, encode
+from nodeagent.kinds.description.notation import read
 
 MEDIA_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 ASKED_AS: Final = (MEDIA_TYPE, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
 """Old clients request it with an `@`, which no media type may contain; the answer has MEDIA_TYPE in any case."""
 
-_METHODS: Final = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7, "patch": 8}
+_SHAPES: Final = read(
+    r"""
+Any = openapi.v2; yaml string #2
+Document = openapi.v2; swagger string #1; info Info #2; paths {PathItem} #8.2; definitions {Schema} #9.1
+Info = openapi.v2; title string #1; version string #2
+PathItem = openapi.v2
+  get Operation #2; put Operation #3; post Operation #4; delete Operation #5; options Operation #6; head Operation #7; patch Operation #8
+  parameters [ParametersItem] #9
+Operation = openapi.v2
+  produces [string] #6; consumes [string] #7; parameters [ParametersItem] #8; responses {ResponseValue} #9.1; vendorExtension {Any} #13
+ResponseValue = openapi.v2; response Response #1
+Response = openapi.v2; description string #1; schema Schema #2.1
+ParametersItem = openapi.v2; bodyParameter BodyParameter #1.1; nonBodyParameter NonBodyParameter #1.2
+BodyParameter = openapi.v2; name string #2; in string #3; required bool #4; schema Schema #5
+NonBodyParameter = openapi.v2; query QueryParameter #3; path PathParameter #4
+QueryParameter = openapi.v2; required bool #1; in string #2; name string #4; type string #6
+PathParameter = openapi.v2; required bool #1; in string #2; name string #4; type string #5
+Schema = openapi.v2
+  $ref string #1; format string #2; description string #4; required [string] #19; additionalProperties Schema #21.1; type string #22.1
+  items Schema #23.1; properties {Schema} #25.1; vendorExtension {Any} #31
+""",
+    {},
+)
+"""The messages of openapiv2/OpenAPIv2.proto in github.com/google/gnostic, as far as this server's document needs them."""
 
 
 def encode_document(document: Document) -> bytes:
-    """Returns the encoded document. Document: swagger=1 info=2 paths=8 definitions=9. Info: title=1 version=2. Paths: path=2.
-    Definitions: additional_properties=1."""
-    info = document["info"]
-    return b"".join(
-        (
-            _text(1, document["swagger"]),
-            bytes_field(2, _text(1, info["title"]) + _text(2, info["version"])),
-            bytes_field(8, _named(2, document["paths"], _path_item)),
-            bytes_field(9, _named(1, document["definitions"], _schema)),
-        )
-    )
+    """Returns the encoded document."""
+    paths = {path: _path_item(item) for path, item in document["paths"].items()}
+    definitions = {name: _schema(schema) for name, schema in document["definitions"].items()}
+    return message(_SHAPES["Document"], {**document, "paths": paths, "definitions": definitions})
 
 
-def _schema(schema: Document) -> bytes:
-    """Schema: _ref=1 format=2 description=4 required=19 additional_properties=21 type=22 items=23 properties=25
-    vendor_extension=31. TypeItem: value=1. ItemsItem, AdditionalPropertiesItem: schema=1. Properties:
-    additional_properties=1."""
-    parts = [_text(1, schema.get("$ref")), _text(2, schema.get("format")), _text(4, schema.get("description"))]
-    parts += [_text(19, name) for name in schema.get("required", ())]
-    if "additionalProperties" in schema:
-        parts.append(bytes_field(21, bytes_field(1, _schema(schema["additionalProperties"]))))
-    if "type" in schema:
-        parts.append(bytes_field(22, _text(1, schema["type"])))
-    if "items" in schema:
-        parts.append(bytes_field(23, bytes_field(1, _schema(schema["items"]))))
-    if "properties" in schema:
-        parts.append(bytes_field(25, _named(1, schema["properties"], _schema)))
-    parts.append(_extensions(31, schema))
-    return b"".join(parts)
+def _path_item(item: Document) -> Document:
+    methods = {method: _operation(operation) for method, operation in item.items() if method != "parameters"}
+    return {**methods, "parameters": [_parameter(one) for one in item.get("parameters", ())]}
 
 
-def _path_item(item: Document) -> bytes:
-    """PathItem: one field per method, parameters=9."""
-    parts = [bytes_field(number, _operation(item[method])) for method, number in _METHODS.items() if method in item]
-    return b"".join(parts) + _parameters(9, item.get("parameters", ()))
+def _operation(operation: Document) -> Document:
+    responses = {
+        code: {"response": {**response, "schema": _schema(response["schema"])}}
+        for code, response in operation["responses"].items()
+    }
+    parameters = [_parameter(one) for one in operation["parameters"]]
+    return {**operation, **_extensions(operation), "parameters": parameters, "responses": responses}
 
 
-def _operation(operation: Document) -> bytes:
-    """Operation: produces=6 consumes=7 parameters=8 responses=9 vendor_extension=13. Responses: response_code=1."""
-    return b"".join(
-        (
-            *(_text(6, media) for media in operation["produces"]),
-            *(_text(7, media) for media in operation["consumes"]),
-            _parameters(8, operation["parameters"]),
-            bytes_field(9, _named(1, operation["responses"], _response)),
-            _extensions(13, operation),
-        )
-    )
-
-
-def _response(response: Document) -> bytes:
-    """ResponseValue: response=1. Response: description=1 schema=2. SchemaItem: schema=1."""
-    encoded = _text(1, response["description"]) + bytes_field(2, bytes_field(1, _schema(response["schema"])))
-    return bytes_field(1, encoded)
-
-
-def _parameters(number: int, parameters: Iterable[Document]) -> bytes:
-    """ParametersItem: parameter=1. Parameter: body_parameter=1 non_body_parameter=2."""
-    return b"".join(bytes_field(number, bytes_field(1, _parameter(parameter))) for parameter in parameters)
-
-
-def _parameter(parameter: Document) -> bytes:
-    """BodyParameter: name=2 in=3 required=4 schema=5. NonBodyParameter: query_parameter_sub_schema=3
-    path_parameter_sub_schema=4, both with required=1 in=2 name=4, and type=6 in the one, type=5 in the other."""
+def _parameter(parameter: Document) -> Document:
     if parameter["in"] == "body":
-        encoded = _text(2, parameter["name"]) + _text(3, "body") + _true(4, parameter)
-        return bytes_field(1, encoded + bytes_field(5, _schema(parameter["schema"])))
-    form, kind = (3, 6) if parameter["in"] == "query" else (4, 5)
-    encoded = (
-        _true(1, parameter) + _text(2, parameter["in"]) + _text(4, parameter["name"]) + _text(kind, parameter["type"])
-    )
-    return bytes_field(2, bytes_field(form, encoded))
+        return {"bodyParameter": {**parameter, "schema": _schema(parameter["schema"])}}
+    return {"nonBodyParameter": {parameter["in"]: parameter}}
 
 
-def _extensions(number: int, owner: Mapping[str, Json]) -> bytes:
-    """NamedAny: name=1 value=2. Any: yaml=2."""
-    found = {name: value for name, value in owner.items() if name.startswith("x-")}
-    return _named(number, found, lambda value: bytes_field(2, encode(value)))
+def _schema(schema: Document) -> Document:
+    made = {**schema, **_extensions(schema)}
+    made |= {name: _schema(schema[name]) for name in ("items", "additionalProperties") if name in schema}
+    if "properties" in schema:
+        made["properties"] = {name: _schema(field) for name, field in schema["properties"].items()}
+    return made
 
 
-def _named(number: int, entries: Mapping[str, Json], encode_value: Callable[[Json], bytes]) -> bytes:
-    """Encodes a map as gnostic does: pairs in order, each with name=1 and value=2."""
-    return b"".join(
-        bytes_field(number, _text(1, name) + bytes_field(2, encode_value(value))) for name, value in entries.items()
-    )
-
-
-def _true(number: int, parameter: Document) -> bytes:
-    return number_field(number, 1) if parameter.get("required") else b""
-
-
-def _text(number: int, text: str | None) -> bytes:
-    return bytes_field(number, text.encode()) if text else b""
+def _extensions(owner: Document) -> Document:
+    found = {name: {"yaml": encode(value).decode()} for name, value in owner.items() if name.startswith("x-")}
+    return {"vendorExtension": found}

@@ -6,29 +6,22 @@ kubectl computes a strategic merge patch). kubectl reads version 3 since 1.27, b
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterable
+from typing import Final
 
 from nodeagent.apiserver.machinery.schema import gnostic
-from nodeagent.apiserver.machinery.schema.openapi_paths import Described, add_paths_v2, add_paths_v3, gvk_of
+from nodeagent.apiserver.machinery.schema.openapi_paths import add_paths_v2, add_paths_v3, gvk_of
 from nodeagent.apiserver.machinery.schema.openapi_schemas import V2, V3, add_kind
 from nodeagent.kinds.description.documents import Document, encode
+from nodeagent.kinds.description.resources import Catalog, Resource
 
 _INFO: Final[Document] = {"title": "Kubernetes", "version": "v1.36.2"}
-
-
-class GroupSource(Protocol):
-    """A catalog of resources by group."""
-
-    def groups(self) -> Mapping[str, Sequence[Described]]:
-        """Returns the resources by group; the core group has the empty name."""
-        ...
 
 
 class OpenApi:
     """The index and the documents, built at the first request."""
 
-    def __init__(self, catalog: GroupSource) -> None:
+    def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._documents: dict[str, bytes] = {}
 
@@ -56,7 +49,7 @@ def _root(group: str) -> str:
     return f"apis/{group}/v1" if group else "api/v1"
 
 
-def _version_2(catalog: GroupSource) -> Document:
+def _version_2(catalog: Catalog) -> Document:
     definitions: Document = {}
     paths: Document = {}
     for group, rows in catalog.groups().items():
@@ -66,7 +59,7 @@ def _version_2(catalog: GroupSource) -> Document:
     return {"swagger": "2.0", "info": _INFO, "paths": paths, "definitions": definitions}
 
 
-def _version_3(root: str, rows: Iterable[Described]) -> Document:
+def _version_3(root: str, rows: Iterable[Resource]) -> Document:
     schemas: Document = {}
     paths: Document = {}
     for row in rows:

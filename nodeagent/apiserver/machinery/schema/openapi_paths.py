@@ -6,11 +6,11 @@ Clients look up here what an operation supports: kubectl requests a dry run only
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from nodeagent.apiserver.machinery.schema.openapi_schemas import V2, V3
 from nodeagent.kinds.description.documents import Document
-from nodeagent.kinds.description.shapes import Struct
+from nodeagent.kinds.description.resources import Resource
 
 _JSON: Final = "application/json"
 _WRITES: Final = ("fieldManager", "fieldValidation", "dryRun")
@@ -22,25 +22,6 @@ _PATCHES: Final = (
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 )
-
-
-class Described(Protocol):
-    """The attributes of a resource that its paths are made of."""
-
-    @property
-    def group(self) -> str: ...
-    @property
-    def version(self) -> str: ...
-    @property
-    def plural(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def namespaced(self) -> bool: ...
-    @property
-    def has_status(self) -> bool: ...
-    @property
-    def struct(self) -> Struct: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +40,12 @@ class Operation:
         return self.sends == (_JSON,)
 
 
-def gvk_of(row: Described) -> Document:
+def gvk_of(row: Resource) -> Document:
     """Returns the value of the extension that ties schemas and operations to a kind."""
     return {"group": row.group, "version": row.version, "kind": row.kind}
 
 
-def operations(root: str, row: Described) -> Iterator[Operation]:
+def operations(root: str, row: Resource) -> Iterator[Operation]:
     """Yields all operations of a resource below `root` (`/api/v1`, `/apis/GROUP/v1`)."""
     base = f"{root}/namespaces/{{namespace}}/{row.plural}" if row.namespaced else f"{root}/{row.plural}"
     one = f"{base}/{{name}}"
@@ -83,7 +64,7 @@ def operations(root: str, row: Described) -> Iterator[Operation]:
         yield Operation(f"{one}/status", "patch", "patch", (*_WRITES, "force"), _PATCHES)
 
 
-def add_paths_v2(root: str, row: Described, paths: Document) -> None:
+def add_paths_v2(root: str, row: Resource, paths: Document) -> None:
     """Adds the operations of a resource to `paths`, in Swagger 2.0."""
     schema = V2.reference(row.struct)
     for found in operations(root, row):
@@ -111,7 +92,7 @@ def _path_parameters(path: str) -> Document:
     return {"parameters": [{"name": n, "in": "path", "required": True, "type": "string"} for n in names]}
 
 
-def add_paths_v3(root: str, row: Described, paths: Document) -> None:
+def add_paths_v3(root: str, row: Resource, paths: Document) -> None:
     """Adds the operations of a resource to `paths`, in OpenAPI 3.0."""
     content = {_JSON: {"schema": V3.reference(row.struct)}}
     for found in operations(root, row):

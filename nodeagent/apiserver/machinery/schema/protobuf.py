@@ -18,8 +18,6 @@ from nodeagent.wire.protobuf import Malformed, as_bytes, as_signed, read_fields
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 MAGIC: Final = b"k8s\x00"
-_GRACE_PERIOD, _PRECONDITIONS, _PROPAGATION, _DRY_RUN = 1, 2, 4, 5
-"""Fields of meta/v1 DeleteOptions."""
 _YEAR_1: Final = -62_135_596_800
 _YEAR_10000: Final = 253_402_300_800
 _NANOSECONDS: Final = 1_000_000_000
@@ -48,33 +46,6 @@ def read_object(struct: Struct, body: bytes) -> Document:
     except (Malformed, UnicodeDecodeError, OverflowError, RecursionError, msgspec.DecodeError) as error:
         raise NotProtobuf(f"malformed: {error}") from None
     return {**({"kind": kind} if kind else {}), **({"apiVersion": version} if version else {}), **document}
-
-
-def read_delete_options(body: bytes) -> Document:
-    """Reads the DeleteOptions that this server supports. Raises NotProtobuf, ApiError 413."""
-    reader = _Reader()
-    try:
-        if not body.startswith(MAGIC):
-            raise NotProtobuf("not a Kubernetes protobuf object")
-        unknown = dict(reader.fields(body[len(MAGIC) :]))
-        fields = list(reader.fields(as_bytes(unknown.get(2, b""))))
-        dry_runs = [as_bytes(value).decode() for number, value in fields if number == _DRY_RUN]
-        last = dict(fields)
-        header = dict(reader.fields(as_bytes(unknown.get(1, b""))))
-        found: Document = {"kind": as_bytes(header.get(2, b"")).decode()}
-        if _PROPAGATION in last:
-            found["propagationPolicy"] = as_bytes(last[_PROPAGATION]).decode()
-        if _GRACE_PERIOD in last:
-            found["gracePeriodSeconds"] = as_signed(last[_GRACE_PERIOD])
-        if _PRECONDITIONS in last:
-            conditions = dict(reader.fields(as_bytes(last[_PRECONDITIONS])))
-            names = {1: "uid", 2: "resourceVersion"}
-            found["preconditions"] = {names[n]: as_bytes(v).decode() for n, v in conditions.items() if n in names}
-        if dry_runs:
-            found["dryRun"] = dry_runs
-    except (Malformed, UnicodeDecodeError) as error:
-        raise NotProtobuf(f"malformed: {error}") from None
-    return found
 
 
 class _Reader:
