@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from nodeagent.config import LoadedConfig, load_config
+from nodeagent.config.load import LoadedConfig, load_config
 from nodeagent.daemon.announcement import announce
 from nodeagent.daemon.succession import Daemon
 

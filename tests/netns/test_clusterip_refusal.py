@@ -8,6 +8,7 @@ from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import ServiceSpec
 from tests.harness.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
 from tests.harness.objects import service_port
+from tests.harness.sniffing import Sniffing
 from tests.harness.stopwatch import once_within
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
@@ -166,7 +167,7 @@ def test_an_unallocated_address_does_not_answer_ping(served: Cluster, client: st
 def test_the_node_is_answered_by_the_cluster_ip_on_its_own_interface(served: Cluster, family: Family) -> None:
     """Which is how a person sees that the address is one of this node."""
     address = of_family(family, SERVED)
-    with served.world[NODE].sniff("lo") as sniffing:
+    with Sniffing(served.world[NODE], "lo") as sniffing:
         assert not served.world[NODE].ping(address).failures
         packets = sniffing.stop()
 

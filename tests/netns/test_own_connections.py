@@ -8,8 +8,7 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.lab.net.actor_messages import Failure, Packet
-from nodeagent.lab.net.member import Sniffing
+from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.lab.net.topology import SERVICE_CIDRS
@@ -18,6 +17,7 @@ from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import LABEL_PROXY_NAME, Service
 from tests.harness.cluster import HTTP, NODE, TARGET_PORT, Cluster, cluster_ips, of_family
 from tests.harness.objects import make_node, make_service, service_port
+from tests.harness.sniffing import Packet, Sniffing
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PORTS = (*HTTP, service_port(80, Protocol.UDP, name="datagrams"))
@@ -130,7 +130,7 @@ def test_open_connections_of_the_node_go_on(
     deed(cluster, service)
     agent.wait_until(lambda: not carried(cluster, service), "the ClusterIP gone")
 
-    sniffing = node.sniff("eth0")
+    sniffing = Sniffing(node, "eth0")
     assert held.ask().names == {server: 3}
     held.stop()
     assert not leaked(sniffing, address)
@@ -156,7 +156,7 @@ def test_of_datagrams_nothing_leaks(
     deed(cluster, service)
     agent.wait_until(lambda: not carried(cluster, service), "the ClusterIP gone")
 
-    sniffing = node.sniff("eth0")
+    sniffing = Sniffing(node, "eth0")
     agent.wait_until(lambda: held.ask().failures == {Failure.DENIED: 1}, "the end of the flow")
     held.stop()
     assert not leaked(sniffing, address)

@@ -11,6 +11,7 @@ from nodeagent.lab.net.survey import evenness
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.lost_packets import PATIENT, nothing_resent
+from tests.harness.sniffing import Sniffing
 from tests.harness.stopwatch import allowed
 
 PROTOCOLS = pytest.mark.parametrize("protocol", Protocol, ids=lambda protocol: protocol.name)
@@ -174,7 +175,7 @@ def test_ping(shared_world: World, family: Family) -> None:
 @FAMILIES
 def test_sniffing_on_the_way_shows_both_directions(shared_world: World, protocol: Protocol, family: Family) -> None:
     client, server = shared_world["caller"].address(family), shared_world["far-0"].address(family)
-    with shared_world["far-0"].serve(9005, protocol), shared_world["node-a"].sniff("eth0") as sniffing:
+    with shared_world["far-0"].serve(9005, protocol), Sniffing(shared_world["node-a"], "eth0") as sniffing:
         assert shared_world["caller"].ask(server, 9005, protocol).names == {"far-0": 1}
         packets = [packet for packet in sniffing.stop() if packet.protocol == protocol]
 

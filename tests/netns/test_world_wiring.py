@@ -13,6 +13,7 @@ from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.net.topology import Node, Outside, Pod, Topology
 from nodeagent.lab.net.world import Wiring, World
 from nodeagent.model.addresses import Family
+from tests.harness.sniffing import Sniffing
 
 pytestmark = pytest.mark.usefixtures("network_namespaces")
 
@@ -71,7 +72,7 @@ def test_pods_and_clients_may_have_any_addresses(build_world: Callable[[Topology
 
 
 def test_what_a_node_attracts_does_not_circle_between_it_and_the_underlay(shared_world: World) -> None:
-    with shared_world["node-a"].sniff("eth0") as sniffing:
+    with Sniffing(shared_world["node-a"], "eth0") as sniffing:
         answer = shared_world["caller"].ask("10.96.0.99", 80).only
         seen = [packet for packet in sniffing.stop() if packet.destination == "10.96.0.99"]
 

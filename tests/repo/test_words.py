@@ -35,7 +35,7 @@ RIDDLES = frozenset(
 
 SAME_NAME = {
     "a word of Kubernetes, of DNS or of the kernel, in parts that never import each other": """
-    Client Endpoint Event Health Heartbeat Member Node NodeState NodeStatus Packet Pod PodIP PodSpec
+    Client Endpoint Event Health Heartbeat Member Node NodeState NodeStatus Pod PodIP PodSpec
     PodStatus Record Request Resource Route Server ServiceState ServiceStatus Store Table Transaction Upstream
     WatchEvent Worker
     """,

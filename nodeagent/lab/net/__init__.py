@@ -8,7 +8,7 @@
     network_namespaces  create, enter, remove, sweep; only names that are ours
     world     the context manager that builds and removes all of it
     fork_server  processes that start with their modules imported
-    member    a host from the caller's side: serve, ask, hold, load, ping, sniff in one namespace
+    member    a host from the caller's side: serve, ask, hold, load, ping in one namespace
     actor_messages      the messages between a member and its actor
     actor     the process in each namespace that carries them out: echo_servers, dial (clients), tasks (in the
               background), ping, and sctp for kernels without it

@@ -19,7 +19,7 @@ from nodeagent.lab.net.echo_servers import Server
 from nodeagent.lab.net.network_namespaces import LabError, enter, remove_namespace
 from nodeagent.lab.net.ping import ping
 from nodeagent.lab.net.strays import end_processes_beside_us
-from nodeagent.lab.net.tasks import HoldTask, LoadTask, ServeTask, SniffTask, Task
+from nodeagent.lab.net.tasks import HoldTask, LoadTask, ServeTask, Task
 
 
 class Actor:
@@ -72,8 +72,6 @@ class Actor:
                 return self._start(ServeTask(Server(request)))
             case messages.Load():
                 return self._start(LoadTask(request, self._ports))
-            case messages.Sniff():
-                return self._start(SniffTask(request))
 
     def _start(self, task: Task, answers: tuple[messages.Answer, ...] = ()) -> messages.Started:
         number = next(self._numbers)

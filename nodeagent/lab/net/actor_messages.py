@@ -60,19 +60,6 @@ class Answer(Struct, frozen=True):
     detail: str = ""
 
 
-class Packet(Struct, frozen=True):
-    """An IP packet seen on an interface; ports are 0 where the protocol has none."""
-
-    interface: str
-    outgoing: bool
-    source: str
-    destination: str
-    protocol: int
-    source_port: int = 0
-    destination_port: int = 0
-    length: int = 0
-
-
 class Serve(Struct, frozen=True, tag=True):
     """Answers on these addresses until stopped, with `name` and what the server saw."""
 
@@ -124,14 +111,8 @@ class Load(Struct, frozen=True, tag=True):
     record: bool = False
 
 
-class Sniff(Struct, frozen=True, tag=True):
-    """Records IP packets on one interface (or all) until stopped."""
-
-    interface: str | None = None
-
-
 class Look(Struct, frozen=True, tag=True):
-    """Asks for what a load or a recording has seen so far."""
+    """Asks for what a load has seen so far."""
 
     task: int
 
@@ -142,7 +123,7 @@ class Stop(Struct, frozen=True, tag=True):
     task: int
 
 
-Request = Serve | Ask | Hold | Exchange | Ping | Load | Sniff | Look | Stop
+Request = Serve | Ask | Hold | Exchange | Ping | Load | Look | Stop
 
 
 class Answers(Struct, frozen=True, tag=True):
@@ -195,17 +176,13 @@ class LoadReport(Struct, frozen=True, tag=True):
         return sum(self.names.values()) + sum(self.failures.values())
 
 
-class Packets(Struct, frozen=True, tag=True):
-    packets: tuple[Packet, ...]
-
-
 class Failed(Struct, frozen=True, tag=True):
     """The request failed (an address in use, an unknown task, a bug)."""
 
     reason: str
 
 
-Reply = Answers | Started | Stopped | LoadReport | Packets | Failed
+Reply = Answers | Started | Stopped | LoadReport | Failed
 
 
 class NumberedRequest(Struct, frozen=True):

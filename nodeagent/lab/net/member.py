@@ -135,18 +135,6 @@ class Loading(RunningTask):
         return self._end(messages.LoadReport)
 
 
-class Sniffing(RunningTask):
-    """A running record of packets."""
-
-    def packets(self) -> tuple[messages.Packet, ...]:
-        """Returns the packets so far; one that has just arrived may be missing."""
-        return self._channel.request(messages.Look(self._number), messages.Packets).packets
-
-    def stop(self) -> tuple[messages.Packet, ...]:
-        """Ends it. Returns all packets."""
-        return self._end(messages.Packets).packets
-
-
 class Member:
     """One host of a world. Methods that connect return what happened; they raise LabError only if the lab itself fails."""
 
@@ -235,10 +223,6 @@ class Member:
     def ping(self, address: str, *, count: int = 1, timeout: float = PATIENCE) -> Survey:
         """Sends ICMP echo requests; an answer's `local` is the address that replied."""
         return Survey(self._channel.request(messages.Ping(address, count, timeout), messages.Answers).answers)
-
-    def sniff(self, interface: str | None = None) -> Sniffing:
-        """Records packets from now on."""
-        return Sniffing(self._channel, self._channel.request(messages.Sniff(interface), messages.Started))
 
     def close(self) -> None:
         """Asks the actor to end; `wait` for it."""

@@ -1,7 +1,5 @@
-"""Background tasks of an actor, until they are stopped: held conversations, load, recording of packets."""
+"""Background tasks of an actor, until they are stopped: servers, held conversations, load."""
 
-import socket
-import struct
 import threading
 import time
 from collections import Counter
@@ -12,16 +10,8 @@ from nodeagent.lab.net import actor_messages as messages
 from nodeagent.lab.net.dial import Conversation, SourcePorts, ask, begin, continue_asking
 from nodeagent.lab.net.echo_servers import Server
 from nodeagent.lab.net.latencies import to_two_digits
-from nodeagent.model.addresses import unpack_address
 
 KEPT_FAILURES = 100
-ETH_P_ALL = 3
-ETH_P_IP = 0x0800
-ETH_P_IPV6 = 0x86DD
-IPV4_HEADER, IPV6_HEADER = 20, 40
-"""Bytes of the headers, without options."""
-PORT_PROTOCOLS = (6, 17, 132)
-TICK = 0.05
 
 
 class ServeTask:
@@ -129,58 +119,4 @@ class LoadTask:
         return replace(self.report(), records=tuple(self._records))
 
 
-class SniffTask:
-    """Packets as the kernel shows them to AF_PACKET: incoming ones before netfilter, outgoing ones after it."""
-
-    def __init__(self, sniff: messages.Sniff) -> None:
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
-        if sniff.interface:
-            self._socket.bind((sniff.interface, ETH_P_ALL))
-        self._socket.settimeout(TICK)
-        self._stopping = threading.Event()
-        self._packets: list[messages.Packet] = []
-        self._thread = threading.Thread(target=self._run, daemon=True, name="sniff")
-        self._thread.start()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                data, origin = self._socket.recvfrom(65535)
-            except TimeoutError:
-                if self._stopping.is_set():
-                    return
-                continue
-            packet = packet_of(data, origin[0], origin[1], outgoing=origin[2] == socket.PACKET_OUTGOING)
-            if packet:
-                self._packets.append(packet)
-
-    def report(self) -> messages.Packets:
-        return messages.Packets(tuple(self._packets))
-
-    def stop(self) -> messages.Packets:
-        self._stopping.set()
-        self._thread.join()
-        self._socket.close()
-        return self.report()
-
-
-def packet_of(data: bytes, interface: str, ethertype: int, *, outgoing: bool) -> messages.Packet | None:
-    """Returns the fields of an IP header (without extension headers); None for other traffic."""
-    if ethertype == ETH_P_IP and len(data) >= IPV4_HEADER:
-        start, protocol = (data[0] & 15) * 4, data[9]
-        source, destination = data[12:16], data[16:20]
-    elif ethertype == ETH_P_IPV6 and len(data) >= IPV6_HEADER:
-        start, protocol = IPV6_HEADER, data[6]
-        source, destination = data[8:24], data[24:40]
-    else:
-        return None
-    ports = (0, 0)
-    if protocol in PORT_PROTOCOLS and len(data) >= start + 4:
-        ports = struct.unpack_from("!HH", data, start)
-    return messages.Packet(
-        interface, outgoing, unpack_address(source), unpack_address(destination), protocol, *ports, length=len(data)
-    )
-
-
-Task = ServeTask | HoldTask | LoadTask | SniffTask
+Task = ServeTask | HoldTask | LoadTask

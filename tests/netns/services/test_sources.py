@@ -17,6 +17,7 @@ from nodeagent.model.objects import NodeSpec
 from tests.harness.cluster import NODE, WITH_POD_CIDRS
 from tests.harness.objects import make_node
 from tests.harness.serving_node import ServingNode
+from tests.harness.sniffing import Sniffing
 from tests.netns.services.ways import EXTERNAL, GATEWAYS, NODE_ADDRESSES, build, of, place
 
 NODE_POD_CIDRS = ("10.244.1.0/24", "fd00:244:1::/64")
@@ -131,7 +132,7 @@ def test_no_answer_is_left_untranslated(exposed: ServingNode, family: Family) ->
     exposed.run_agent(*WITH_POD_CIDRS)
     caller = exposed.world["caller"]
     server = exposed.world["web-0"].address(family)
-    with caller.sniff("eth0") as sniffing:
+    with Sniffing(caller, "eth0") as sniffing:
         for protocol, way in itertools.product(PROTOCOLS, WAYS):
             assert not caller.ask(*place(way, 1, family), protocol, count=3).failures
         packets = sniffing.stop()

@@ -2,10 +2,9 @@
 
 import pytest
 
-from nodeagent.lab.net.actor_messages import Packet
 from nodeagent.lab.net.ping import echo, internet_checksum
-from nodeagent.lab.net.tasks import ETH_P_IP, ETH_P_IPV6, packet_of
 from nodeagent.model.addresses import Family
+from tests.harness.sniffing import ETH_P_IP, ETH_P_IPV6, Packet, packet_of
 
 IPV4_UDP = bytes.fromhex("450000200000400040110000" + "0af4010a" + "0a600001" + "b1e60050" + "000c0000" + "3f3f3f3f")
 IPV4_OPTIONS = bytes.fromhex("460000200000400040060000" + "0af4010a" + "0a600001" + "01010101" + "b1e60050")
