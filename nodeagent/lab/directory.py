@@ -42,6 +42,24 @@ class LabDirectory:
         self.base = base
         self.name = name
         self.path = base / name
+        self.socket = self.path / "socket"
+        """The socket on which the supervisor answers."""
+        self.log = self.path / "supervisor.log"
+        """The output of the supervisor itself."""
+        self.kubeconfig = self.path / "kubeconfig"
+        """The kubeconfig for programs on this machine."""
+        self.inner_kubeconfig = self.path / "kubeconfig-inside"
+        """The kubeconfig for programs inside the lab."""
+        self.resolv_conf = self.path / "resolv.conf"
+        """The /etc/resolv.conf of the pods."""
+        self.page = self.path / "page"
+        """The address of the page, with its token; the file does not exist without a page."""
+        self.api_data = self.path / "api"
+        """Store and keys of the embedded API server; with several servers, a directory for each."""
+        self.etcd = self.path / "etcd"
+        """Keys, certificates and data of the members of etcd."""
+        self.namespaces = self.path / "namespaces"
+        """The names of the lab's namespaces, one per line: a sweep searches them for leftover processes."""
         self._descriptor: int | None = None
 
     def check(self) -> None:
@@ -49,54 +67,9 @@ class LabDirectory:
         if len(os.fsencode(self.socket)) > LONGEST_SOCKET_PATH:
             raise ValueError(f"{self.socket} is too long for a socket: set NODEAGENT_LAB_DIR to a shorter directory")
 
-    @property
-    def socket(self) -> Path:
-        """The socket on which the supervisor answers."""
-        return self.path / "socket"
-
-    @property
-    def log(self) -> Path:
-        """The output of the supervisor itself."""
-        return self.path / "supervisor.log"
-
-    @property
-    def kubeconfig(self) -> Path:
-        """The kubeconfig for programs on this machine."""
-        return self.path / "kubeconfig"
-
-    @property
-    def inner_kubeconfig(self) -> Path:
-        """The kubeconfig for programs inside the lab."""
-        return self.path / "kubeconfig-inside"
-
     def control_kubeconfig(self, host: str) -> Path:
         """Returns the kubeconfig for programs inside the lab, for the API server of one control-plane host."""
         return self.path / f"kubeconfig-{host}"
-
-    @property
-    def resolv_conf(self) -> Path:
-        """The /etc/resolv.conf of the pods."""
-        return self.path / "resolv.conf"
-
-    @property
-    def page(self) -> Path:
-        """The address of the page, with its token; the file does not exist without a page."""
-        return self.path / "page"
-
-    @property
-    def api_data(self) -> Path:
-        """Store and keys of the embedded API server; with several servers, a directory for each."""
-        return self.path / "api"
-
-    @property
-    def etcd(self) -> Path:
-        """Keys, certificates and data of the members of etcd."""
-        return self.path / "etcd"
-
-    @property
-    def namespaces(self) -> Path:
-        """The names of the lab's namespaces, one per line: a sweep searches them for leftover processes."""
-        return self.path / "namespaces"
 
     def write_page(self, address: str) -> None:
         """Writes the address of the page; only the lab's owner can read it."""
