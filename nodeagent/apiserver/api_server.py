@@ -17,11 +17,7 @@ from typing import Final, Protocol
 
 from nodeagent.apiserver.address_objects import AddressObjects
 from nodeagent.apiserver.addresses.allocation import Allocator
-from nodeagent.apiserver.addresses.ranges import (
-    RangeRefused,
-    parse_port_range,
-    parse_service_ranges,
-)
+from nodeagent.apiserver.addresses.ranges import RangeRefused, parse_port_range, parse_service_ranges
 from nodeagent.apiserver.addresses.service_ranges import ServiceRanges
 from nodeagent.apiserver.api import issued_kubeconfig, pki
 from nodeagent.apiserver.api.account_tokens import Account, AccountTokens, BearerTokens

@@ -10,14 +10,7 @@ from nodeagent.apiserver.addresses.allocation import AllocationRefused, Allocato
 from nodeagent.kinds.description.address_texts import BOTH_FAMILIES
 from nodeagent.kinds.description.documents import Document, Json
 from nodeagent.kinds.description.status import FieldError, invalid, shown
-from nodeagent.kinds.service.kept_addresses import (
-    HEADLESS,
-    addresses_of,
-    needs_health_check,
-    needs_node_ports,
-    node_ports_of,
-    sync_first_address,
-)
+from nodeagent.kinds.service import kept_addresses
 
 _DUAL_STACK_FIELDS = {"clusterIPs": ("cluster IP", "cluster IPs"), "ipFamilies": ("IP family", "IP families")}
 
@@ -28,10 +21,10 @@ def allocate(allocator: Allocator, service: Document | None, old: Document | Non
     reservation = Reservation()
     try:
         if service is not None:
-            sync_first_address(service["spec"])
+            kept_addresses.sync_first_address(service["spec"])
             _choose_families(allocator, service["spec"], {} if old is None else old["spec"])
-            _choose_addresses(allocator, reservation, service, addresses_of(old))
-            _choose_ports(allocator, reservation, service, node_ports_of(old))
+            _choose_addresses(allocator, reservation, service, kept_addresses.addresses_of(old))
+            _choose_ports(allocator, reservation, service, kept_addresses.node_ports_of(old))
     except AllocationRefused:
         allocator.release(reservation)
         raise
@@ -42,9 +35,9 @@ def allocate(allocator: Allocator, service: Document | None, old: Document | Non
 
 def _free(allocator: Allocator, reservation: Reservation, service: Document | None, old: Document) -> None:
     holder = f"{old['metadata']['namespace']}/{old['metadata']['name']}"
-    for address in sorted(addresses_of(old) - addresses_of(service)):
+    for address in sorted(kept_addresses.addresses_of(old) - kept_addresses.addresses_of(service)):
         allocator.free_address(reservation, address, holder)
-    for port in sorted(node_ports_of(old) - node_ports_of(service)):
+    for port in sorted(kept_addresses.node_ports_of(old) - kept_addresses.node_ports_of(service)):
         allocator.free_port(reservation, port, holder)
 
 
@@ -56,7 +49,7 @@ def _choose_families(allocator: Allocator, spec: Document, before: Document) -> 
     if spec.get("type") == "ExternalName" or _keeps_families(spec, before):
         return
     configured = allocator.families
-    headless_by_hand = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
+    headless_by_hand = spec.get("clusterIP") == kept_addresses.HEADLESS and not spec.get("selector")
     policy = spec.get("ipFamilyPolicy")
     if policy is None:
         policy = "RequireDualStack" if headless_by_hand and not spec.get("ipFamilies") else "SingleStack"
@@ -64,7 +57,7 @@ def _choose_families(allocator: Allocator, spec: Document, before: Document) -> 
         _drop_second(spec, before, policy)
     else:
         _check_not_fewer(spec, before, policy)
-    addresses = [address for address in spec.get("clusterIPs") or [] if address != HEADLESS]
+    addresses = [address for address in spec.get("clusterIPs") or [] if address != kept_addresses.HEADLESS]
     families = _complete(list(spec.get("ipFamilies") or []), addresses, configured)
     _check_families(families, configured, policy, headless_by_hand=headless_by_hand)
     if policy != "SingleStack" and len(families) == 1 and (len(configured) == BOTH_FAMILIES or headless_by_hand):
@@ -123,8 +116,8 @@ def _choose_addresses(allocator: Allocator, reservation: Reservation, service: D
     spec, meta = service["spec"], service["metadata"]
     if spec.get("type") == "ExternalName":
         return
-    if spec.get("clusterIP") == HEADLESS:
-        spec["clusterIPs"] = [HEADLESS]
+    if spec.get("clusterIP") == kept_addresses.HEADLESS:
+        spec["clusterIPs"] = [kept_addresses.HEADLESS]
         return
     asked: list[str] = list(spec.get("clusterIPs") or [])
     chosen: list[str] = []
@@ -148,7 +141,7 @@ def _choose_addresses(allocator: Allocator, reservation: Reservation, service: D
 def _choose_ports(allocator: Allocator, reservation: Reservation, service: Document, held: set[int]) -> None:
     spec = service["spec"]
     holder = f"{service['metadata']['namespace']}/{service['metadata']['name']}"
-    wants_picks = needs_node_ports(spec)
+    wants_picks = kept_addresses.needs_node_ports(spec)
     picked: dict[int, tuple[str, int]] = {}
     for position, port in enumerate(spec.get("ports") or []):
         field = f"spec.ports[{position}].nodePort"
@@ -164,7 +157,7 @@ def _choose_ports(allocator: Allocator, reservation: Reservation, service: Docum
                 port["nodePort"] = _pick(allocator, reservation, holder, field)
         if port.get("nodePort"):
             picked.setdefault(port["port"], (port["protocol"], port["nodePort"]))
-    if needs_health_check(spec):
+    if kept_addresses.needs_health_check(spec):
         asked = spec.get("healthCheckNodePort", 0)
         field = "spec.healthCheckNodePort"
         if asked:

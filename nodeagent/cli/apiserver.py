@@ -22,26 +22,11 @@ from nodeagent.apiserver.api.pki import GROUPS, add_user, write_private
 from nodeagent.apiserver.api.token_file import TokenFile
 from nodeagent.apiserver.api_server import ApiServer
 from nodeagent.apiserver.server_settings import LIMIT_BYTES, ServerSettings, SettingsRefused
+from nodeagent.apiserver.storage import sqlite_file
 from nodeagent.apiserver.storage.records import StorageFailed
-from nodeagent.apiserver.storage.sqlite_file import (
-    check,
-    connect,
-    copy_to,
-    examine_log,
-    read_revisions,
-    remove_damaged,
-    restore_to,
-)
 from nodeagent.apiserver.storage.store import Window
 from nodeagent.apiserver.storages import STORE_FILE
-from nodeagent.cli.apiserver_storage import (
-    StorageChoice,
-    migrate_command,
-    read_storage,
-    restore_etcd,
-    snapshot_etcd,
-    storage_options,
-)
+from nodeagent.cli import apiserver_storage
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.daemon.arenas import use_one_arena
@@ -81,7 +66,7 @@ _MOST_DIGITS = 6
     type=click.Path(path_type=Path, file_okay=False),
     help="Directory for keys, and for objects unless --storage selects another place; without it, in memory.",
 )
-@storage_options
+@apiserver_storage.storage_options
 @click.option(
     "--kubeconfig-out",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -168,7 +153,7 @@ def apiserver_command(
     Exit codes: 0, 1 failed, 2 unusable settings, 3 not permitted.
     """
     etcd_files = (etcd_cafile, etcd_certfile, etcd_keyfile)
-    choice = ctx.obj = read_storage(data_dir, storage, etcd_servers, etcd_files, etcd_prefix)
+    choice = ctx.obj = apiserver_storage.read_storage(data_dir, storage, etcd_servers, etcd_files, etcd_prefix)
     if ctx.invoked_subcommand is not None:
         return
     set_up_logging(
@@ -323,20 +308,20 @@ def _url_of(ctx: click.Context) -> str:
 )
 @click.argument("output", type=click.Path(path_type=Path, dir_okay=False))
 @click.pass_obj
-def snapshot_command(choice: StorageChoice, *, output: Path) -> None:
+def snapshot_command(choice: apiserver_storage.StorageChoice, *, output: Path) -> None:
     """Copy the store of --data-dir, or of etcd, to OUTPUT, consistent at one revision; the server may be running."""
     if os.path.lexists(output):
         raise Failure(f"{output} exists", UNUSABLE)
     if choice.etcd is not None and choice.etcd.servers:
-        snapshot_etcd(choice.etcd, output)
+        apiserver_storage.snapshot_etcd(choice.etcd, output)
         return
     data_dir = choice.data_dir
     source = _store_of(data_dir)
     if not source.exists():
         raise Failure(f"there is no store in {data_dir}", UNUSABLE)
     try:
-        with contextlib.closing(connect(str(source))) as connection:
-            copy_to(connection, str(output))
+        with contextlib.closing(sqlite_file.connect(str(source))) as connection:
+            sqlite_file.copy_to(connection, str(output))
     except (sqlite3.Error, OSError, StorageFailed) as error:
         raise Failure(f"snapshot failed: {error}", FAILED) from error
 
@@ -349,10 +334,10 @@ def snapshot_command(choice: StorageChoice, *, output: Path) -> None:
 )
 @click.argument("snapshot", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.pass_obj
-def restore_command(choice: StorageChoice, *, snapshot: Path) -> None:
+def restore_command(choice: apiserver_storage.StorageChoice, *, snapshot: Path) -> None:
     """Make SNAPSHOT the store of --data-dir, which must not have one yet, or write its objects to etcd."""
     if choice.etcd is not None and choice.etcd.servers:
-        restore_etcd(choice.etcd, snapshot)
+        apiserver_storage.restore_etcd(choice.etcd, snapshot)
         return
     target = _store_of(choice.data_dir)
     if os.path.lexists(target):
@@ -360,8 +345,8 @@ def restore_command(choice: StorageChoice, *, snapshot: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         with contextlib.closing(sqlite3.connect(f"{snapshot.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            check(connection)
-            restore_to(connection, str(target))
+            sqlite_file.check(connection)
+            sqlite_file.restore_to(connection, str(target))
     except (sqlite3.Error, OSError) as error:
         target.unlink(missing_ok=True)
         raise Failure(f"{snapshot} cannot be restored: {error}", FAILED) from error
@@ -374,16 +359,16 @@ def restore_command(choice: StorageChoice, *, snapshot: Path) -> None:
     ),
 )
 @click.pass_obj
-def repair_command(choice: StorageChoice) -> None:
+def repair_command(choice: apiserver_storage.StorageChoice) -> None:
     """Remove damaged records from the store of --data-dir, and list them; the server must not be running."""
     path = _store_of(choice.data_dir)
     if not path.exists():
         raise Failure(f"there is no store in {choice.data_dir}", UNUSABLE)
     try:
-        examine_log(str(path))
-        with contextlib.closing(connect(str(path))) as connection:
-            removed = remove_damaged(connection)
-            read_revisions(connection)
+        sqlite_file.examine_log(str(path))
+        with contextlib.closing(sqlite_file.connect(str(path))) as connection:
+            removed = sqlite_file.remove_damaged(connection)
+            sqlite_file.read_revisions(connection)
     except (sqlite3.Error, OSError, StorageFailed) as error:
         raise Failure(f"{path} cannot be repaired: {error}", FAILED) from error
     for what in removed:
@@ -391,7 +376,7 @@ def repair_command(choice: StorageChoice) -> None:
     click.echo(f"{len(removed)} damaged records removed")
 
 
-apiserver_command.add_command(migrate_command)
+apiserver_command.add_command(apiserver_storage.migrate_command)
 
 
 def _store_of(data_dir: Path | None) -> Path:

@@ -10,8 +10,9 @@ from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import UNUSABLE, Failure
 from nodeagent.cli.host_checks import check_files, refuse_overlaps, startup_warnings
 from nodeagent.cli.manifest_check import problems_in
-from nodeagent.config import ConfigError, LoadedConfig
+from nodeagent.config.config_problems import ConfigError
 from nodeagent.config.config_text import notes, render_json, render_yaml
+from nodeagent.config.load import LoadedConfig
 from nodeagent.config.reference import render_reference
 from nodeagent.daemon.part_options import describe_way
 from nodeagent.model.text import printable

@@ -16,10 +16,11 @@ from typing import IO, TypeVar
 import click
 
 from nodeagent.cli.host_checks import refuse_overlaps
-from nodeagent.config import ConfigError, LoadedConfig, load_config
+from nodeagent.config.config_problems import ConfigError
 from nodeagent.config.environment import CONFIG_VARIABLE
 from nodeagent.config.flags import DEBUG_VERBOSITY, FLAGS, IGNORED_FLAGS, VERBOSITY, Flag
 from nodeagent.config.keys import KEYS, Form, Key
+from nodeagent.config.load import LoadedConfig, load_config
 
 Result = TypeVar("Result")
 

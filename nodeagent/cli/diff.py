@@ -19,13 +19,7 @@ from nodeagent.cli.rows import output_option, print_document, print_rows
 from nodeagent.diagnosis.explain.kernel import TableState
 from nodeagent.diagnosis.tables.deviation import Deviation, deviations
 from nodeagent.model.addresses import family_of
-from nodeagent.proxy.dataplane.interface_deviation import (
-    RIGHT,
-    AddressDeviation,
-    InterfaceFound,
-    address_deviations,
-    interface_state,
-)
+from nodeagent.proxy.dataplane import interface_deviation
 from nodeagent.proxy.dataplane.interface_reading import read_interface
 
 ATTEMPTS = 5
@@ -54,7 +48,7 @@ class Difference(Struct, frozen=True):
     tables: dict[str, str]
     interface: dict[str, str]
     elements: tuple[Deviation, ...]
-    addresses: tuple[AddressDeviation, ...]
+    addresses: tuple[interface_deviation.AddressDeviation, ...]
 
 
 @click.command(
@@ -129,7 +123,9 @@ def _compare(access: Access) -> Difference:
     return difference(view, kernel, interface)
 
 
-def difference(view: NodeView, kernel: Sequence[KernelView], interface: InterfaceFound | None) -> Difference:
+def difference(
+    view: NodeView, kernel: Sequence[KernelView], interface: interface_deviation.InterfaceFound | None
+) -> Difference:
     """Compares the wanted state with what was read. interface: None if none is wanted."""
     elements: list[Deviation] = []
     for table in kernel:
@@ -137,10 +133,10 @@ def difference(view: NodeView, kernel: Sequence[KernelView], interface: Interfac
     tables = {table.family.value: table.state.value for table in kernel}
     own = dict.fromkeys(view.own_addresses, "")
     wanted = {} if interface is None else own | wanted_addresses(view, view.states)
-    addresses = [] if interface is None else address_deviations(wanted, interface)
-    states = {} if interface is None else {str(view.interface): interface_state(interface)}
+    addresses = [] if interface is None else interface_deviation.address_deviations(wanted, interface)
+    states = {} if interface is None else {str(view.interface): interface_deviation.interface_state(interface)}
     wrong = [] if all(table.state is TableState.RIGHT for table in kernel) else [_listed("table", tables)]
-    wrong += [f"interface {name} {state}" for name, state in states.items() if state != RIGHT]
+    wrong += [f"interface {name} {state}" for name, state in states.items() if state != interface_deviation.RIGHT]
     same = not (wrong or elements or addresses)
     if same:
         number = sum(len(each) for table in kernel for each in table.image.values())

@@ -4,7 +4,9 @@ import os
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from nodeagent.config import ConfigError, ConfigProblem, DetectLocalMode, LoadedConfig, Origin
+from nodeagent.config.config_problems import ConfigError, ConfigProblem, Origin
+from nodeagent.config.load import LoadedConfig
+from nodeagent.config.values import DetectLocalMode
 from nodeagent.model.addresses import parse_address, parse_network
 from nodeagent.model.in_use import InUse, describe_overlap, host
 from nodeagent.proxy.dataplane.nearby_addresses import in_use_here

@@ -12,22 +12,13 @@ from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, INTERRUPTED, UNUSABLE, Failure
 from nodeagent.cli.lab_access import pass_lab
 from nodeagent.lab import caller
+from nodeagent.lab import supervisor_messages as messages
 from nodeagent.lab.directory import LabDirectory
 from nodeagent.lab.fault_kinds import CONTROL_KINDS, KINDS, FaultTarget
 from nodeagent.lab.fault_verdict import NotDone
 from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.report.folder import ReportFolder
 from nodeagent.lab.report_tables import fault_table, shortcomings
-from nodeagent.lab.supervisor_messages import (
-    FaultProgress,
-    FaultRecord,
-    FaultReport,
-    GetStatus,
-    InjectFault,
-    LoadSample,
-    StartLoad,
-    Status,
-)
 
 EVERY = "all"
 SERVICE = click.option(
@@ -66,8 +57,8 @@ def load_command(directory: LabDirectory, *, service: str, rate: float, udp: boo
     Exit code 1 when a connection failed.
     """
     duration = check_number("--for", seconds) or math.inf
-    request = StartLoad(service, check_number("--rate", rate), protocol_of(udp))
-    sample: LoadSample | None = None
+    request = messages.StartLoad(service, check_number("--rate", rate), protocol_of(udp))
+    sample: messages.LoadSample | None = None
     ended_early = False
     with (
         lab_screen.LiveTable() as screen,
@@ -75,7 +66,7 @@ def load_command(directory: LabDirectory, *, service: str, rate: float, udp: boo
         caller.conversation(directory, request) as answers,
     ):
         for answer in answers:
-            if isinstance(answer, LoadSample):
+            if isinstance(answer, messages.LoadSample):
                 sample = answer
                 screen.show(sample)
                 if sample.seconds >= duration:
@@ -156,10 +147,10 @@ def fault_command(
     lasting, share = check_number("--for", seconds), check_number("--amount", amount)
     kinds = [kind]
     if every:
-        has_etcd = caller.ask(directory, GetStatus(), Status).settings.several
+        has_etcd = caller.ask(directory, messages.GetStatus(), messages.Status).settings.several
         kinds = [each for each in KINDS if has_etcd or each not in CONTROL_KINDS]
     requests = [
-        InjectFault(
+        messages.InjectFault(
             each,
             service,
             node if not every or KINDS[each].target is FaultTarget.NODE else "",
@@ -172,7 +163,7 @@ def fault_command(
         for each in kinds
     ]
     report = ReportFolder(folder) if folder is not None else None
-    results: list[FaultReport | NotDone] = []
+    results: list[messages.FaultReport | NotDone] = []
     interrupted = False
     try:
         for request in requests:
@@ -191,7 +182,9 @@ def fault_command(
         raise Failure(wrong, FAILED)
 
 
-def attempt(directory: LabDirectory, request: InjectFault, report: ReportFolder | None) -> FaultReport | NotDone:
+def attempt(
+    directory: LabDirectory, request: messages.InjectFault, report: ReportFolder | None
+) -> messages.FaultReport | NotDone:
     """Returns the report of the fault, or why there is no report. Raises RequestRefused for an invalid request."""
     try:
         return carry_out(directory, request, report)
@@ -203,19 +196,21 @@ def attempt(directory: LabDirectory, request: InjectFault, report: ReportFolder 
         return NotDone(request.kind, str(error))
 
 
-def carry_out(directory: LabDirectory, request: InjectFault, report: ReportFolder | None) -> FaultReport:
+def carry_out(
+    directory: LabDirectory, request: messages.InjectFault, report: ReportFolder | None
+) -> messages.FaultReport:
     """Injects a fault and returns its report, which is also added to `report`. Raises LabError if the lab ends early."""
-    cost: FaultReport | None = None
+    cost: messages.FaultReport | None = None
     with caller.conversation(directory, request) as answers:
         for answer in answers:
             match answer:
-                case FaultProgress(text):
+                case messages.FaultProgress(text):
                     click.echo(f"{text} …", err=True)
-                case FaultReport():
+                case messages.FaultReport():
                     cost = answer
                     if not request.record:
                         return cost
-                case FaultRecord() if report is not None and cost is not None:
+                case messages.FaultRecord() if report is not None and cost is not None:
                     report.add(cost, answer)
                     return cost
     raise caller.ended_early(directory)

@@ -16,22 +16,13 @@ from nodeagent.diagnosis.checks.kernel_facts import read_facts
 from nodeagent.diagnosis.checks.settings import setting_findings
 from nodeagent.diagnosis.checks.source_port_room import port_findings
 from nodeagent.diagnosis.explain.kernel import NodeFault, StoppedConnection
+from nodeagent.diagnosis.trace import sampled_ways
 from nodeagent.diagnosis.trace.journey import Node
 from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
 from nodeagent.diagnosis.trace.looking import read_node
 from nodeagent.diagnosis.trace.own_table import OwnTable
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.diagnosis.trace.routes import Leg, RouteOutcome
-from nodeagent.diagnosis.trace.sampled_ways import (
-    THIS_NODE,
-    LostConnection,
-    Place,
-    Ways,
-    sample_places,
-    ways_from,
-    ways_to_places,
-    ways_to_services,
-)
 from nodeagent.diagnosis.trace.table_reading import TableReading
 from nodeagent.model.addresses import Family, endpoint_text, family_of
 from nodeagent.model.frontend import FrontendKind, ServiceState
@@ -100,7 +91,7 @@ def _follow_some(
 ) -> tuple[list[tuple[ObjectKey, StoppedConnection]], tuple[str, ...]]:
     with closing(Ruleset()) as ruleset, KernelRoutes() as routes:
         node, notes = read_node(ruleset, family, read_others, routes, known)
-        ways = ways_to_services(node, routes)
+        ways = sampled_ways.ways_to_services(node, routes)
     return [
         (_key(each.service), _stopped_connection(one.client, each, meant=not one.is_fault(each)))
         for one in ways
@@ -108,7 +99,7 @@ def _follow_some(
     ], _with_doubts(notes, ways)
 
 
-def _with_doubts(notes: tuple[str, ...], ways: Iterable[Ways]) -> tuple[str, ...]:
+def _with_doubts(notes: tuple[str, ...], ways: Iterable[sampled_ways.Ways]) -> tuple[str, ...]:
     """Returns the notes after what may stop connections that otherwise arrive, or only their long packets."""
     holes = (f"{one.hole}: {one.hole.cure}" for one in ways if one.hole is not None)
     return (*(one.unclear for one in ways if one.unclear), *holes, *notes)
@@ -131,9 +122,9 @@ def _follow_in_family(
         if client:
             if not own.is_pod(client):
                 return [], notes
-            ways: tuple[Ways, ...] = (ways_from(client, places, node, routes),)
+            ways: tuple[sampled_ways.Ways, ...] = (sampled_ways.ways_from(client, places, node, routes),)
         else:
-            ways = ways_to_places(places, node, routes, list(_pods(state, own, node, routes)))
+            ways = sampled_ways.ways_to_places(places, node, routes, list(_pods(state, own, node, routes)))
         if known is not None and known.partial and not client and any(_is_doubtful(one) for one in ways):
             node, _ = read_node(ruleset, family, read_others, routes)  # other Services are followed too
         stopped = [
@@ -144,7 +135,7 @@ def _follow_in_family(
     return stopped, _with_doubts(notes, ways)
 
 
-def _places(state: ServiceState, own: OwnTable) -> Iterator[Place]:
+def _places(state: ServiceState, own: OwnTable) -> Iterator[sampled_ways.Place]:
     """Yields the ClusterIPs and ports for which the table picks endpoints."""
     for one in state.frontends:
         if one.kind is FrontendKind.CLUSTER_IP and one.family is own.family and one.address:
@@ -164,21 +155,23 @@ def _pods(state: ServiceState, own: OwnTable, node: Node, routes: KernelRoutes) 
             return
 
 
-def _is_doubtful(ways: Ways) -> bool:
+def _is_doubtful(ways: sampled_ways.Ways) -> bool:
     return not all(one.certain for one in ways.stopped)
 
 
 def _describe_stopped(
-    client: str, one: LostConnection, node: Node, routes: KernelRoutes, *, named: bool
+    client: str, one: sampled_ways.LostConnection, node: Node, routes: KernelRoutes, *, named: bool
 ) -> StoppedConnection:
     """Describes a stopped connection. named: the user named this client, so a rule against only this client counts too."""
     meant = False
     if not (one.certain or named) and node.own is not None:
-        meant = not ways_from(one.question.source, list(sample_places(node.own)), node, routes).is_fault(one)
+        meant = not sampled_ways.ways_from(
+            one.question.source, list(sampled_ways.sample_places(node.own)), node, routes
+        ).is_fault(one)
     return _stopped_connection(client, one, meant=meant)
 
 
-def _stopped_connection(client: str, one: LostConnection, *, meant: bool) -> StoppedConnection:
+def _stopped_connection(client: str, one: sampled_ways.LostConnection, *, meant: bool) -> StoppedConnection:
     asked = one.question
     return StoppedConnection(
         client,
@@ -187,7 +180,7 @@ def _stopped_connection(client: str, one: LostConnection, *, meant: bool) -> Sto
         one.reason.cure or "nodeagent trace shows each step",
         "" if one.share == 1 else str(one.share),
         meant,
-        client == THIS_NODE,
+        client == sampled_ways.THIS_NODE,
     )
 
 

@@ -12,8 +12,10 @@ from nodeagent.cli.config_options import ConfigRejected, reloadable_config_optio
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.cli.lacking import missing_resource
-from nodeagent.config import AgentConfig, ConfigError, LoadedConfig
+from nodeagent.config.agent_config import AgentConfig
+from nodeagent.config.config_problems import ConfigError
 from nodeagent.config.durations import parse_duration
+from nodeagent.config.load import LoadedConfig
 from nodeagent.daemon.announcement import announce
 from nodeagent.daemon.arenas import use_one_arena
 from nodeagent.daemon.collector import collect_rarely

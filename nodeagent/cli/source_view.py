@@ -12,17 +12,10 @@ from typing import TYPE_CHECKING
 from nodeagent.cli.config_options import ConfigRejected
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.node_view import Access, LeftOut, NodeView, left_out_by
-from nodeagent.config import AgentConfig, ConfigError, load_config
-from nodeagent.daemon.part_options import (
-    cluster_access,
-    describe_source,
-    dns_addresses,
-    names_at,
-    program_options,
-    translation_options,
-    wanted_families,
-    wanted_interface,
-)
+from nodeagent.config.agent_config import AgentConfig
+from nodeagent.config.config_problems import ConfigError
+from nodeagent.config.load import load_config
+from nodeagent.daemon import part_options
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR, service_of
 from nodeagent.model.problem import Problem
@@ -70,7 +63,7 @@ def configured(access: Access) -> AgentConfig:
 def view_of_source(
     config: AgentConfig, why: str, like: NodeView | None = None, only: ObjectKey | None = None
 ) -> NodeView:
-    families = choose_families(wanted_families(config))
+    families = choose_families(part_options.wanted_families(config))
     left_out: LeftOut = {}
     unwatched = None
     if config.source.manifests is not None:
@@ -79,7 +72,7 @@ def view_of_source(
         snapshot, problems, unwatched = _api_server(config, only)
         left_out = left_out_by(only, unwatched)
     ranged = WithConfiguredCidrs(snapshot, config.traffic.service_cidrs)
-    options = translation_options(config, families)
+    options = part_options.translation_options(config, families)
     context = node_context(ranged.node, options)
     node, node_problems = node_state(ranged.node, ranged.service_cidrs, options, context)
     if like is not None and like.agent is not None:
@@ -90,7 +83,7 @@ def view_of_source(
     needed = relevant_problems(node_problems, node_ports=any(map(has_node_port, states.values())))
     said = [*problems, *needed, *(one for state in states.values() for one in state.problems)]
     return NodeView(
-        origin=f"{describe_source(config)}, as node {config.node.name}, without an agent{why}",
+        origin=f"{part_options.describe_source(config)}, as node {config.node.name}, without an agent{why}",
         context=context,
         node=node,
         services=dict(snapshot.services),
@@ -98,10 +91,10 @@ def view_of_source(
         states=states,
         problems=tuple(sorted(set(said))),
         families=families,
-        program={family: program_options(config, family) for family in families},
-        interface=wanted_interface(config),
+        program={family: part_options.program_options(config, family) for family in families},
+        interface=part_options.wanted_interface(config),
         own_addresses=_own_addresses(config, ranged),
-        names_at=names_at(config),
+        names_at=part_options.names_at(config),
         strays=snapshot.strays(),
         left_out=left_out,
         unwatched=unwatched,
@@ -113,7 +106,7 @@ def _own_addresses(config: AgentConfig, snapshot: WithConfiguredCidrs) -> Collec
     if not config.dns.enabled:
         return ()
     ranges = [cidr for found in snapshot.service_cidrs for cidr in found.spec.cidrs or ()]
-    return dns_addresses(config, ranges, in_use_here(config.dataplane.interface_name))
+    return part_options.dns_addresses(config, ranges, in_use_here(config.dataplane.interface_name))
 
 
 def _store_of(world: "World") -> ClusterStore:
@@ -176,7 +169,7 @@ async def _list_once(config: AgentConfig, only: ObjectKey | None) -> tuple[Clust
     OperatorError, and Failure if it takes too long."""
     listed = _FirstLists()
     store = ClusterStore(listed)
-    client = ApiClient(cluster_access(config, os.environ))
+    client = ApiClient(part_options.cluster_access(config, os.environ))
     async with client:
         source = source_of(
             client, None, store, node_name=config.node.name, endpoints_api=config.source.endpoints_api.value
@@ -210,4 +203,6 @@ def _no_such_node(config: AgentConfig, nodes: Sequence[str]) -> Failure:
     name = config.node.name
     more = ", …" if len(nodes) > NAMES_SHOWN else ""
     listed = did_you_mean(name, nodes) or f"; there are: {', '.join(nodes[:NAMES_SHOWN])}{more}"
-    return Failure(f"{describe_source(config)}: there is no Node {name}{listed} (--node-name names another)", UNUSABLE)
+    return Failure(
+        f"{part_options.describe_source(config)}: there is no Node {name}{listed} (--node-name names another)", UNUSABLE
+    )

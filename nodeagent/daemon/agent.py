@@ -12,30 +12,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from nodeagent.config import AgentConfig
-from nodeagent.daemon.agent_parts import (
-    FigureSources,
-    build_credential_watch,
-    build_dataplane,
-    build_figures,
-    build_names,
-    build_saved_state,
-    build_source,
-)
+from nodeagent.config.agent_config import AgentConfig
+from nodeagent.daemon import agent_parts, part_options
 from nodeagent.daemon.agent_view import AgentView
 from nodeagent.daemon.connection_follower import follow_sample
-from nodeagent.daemon.part_options import (
-    cluster_access,
-    describe_source,
-    dns_addresses,
-    group_number,
-    program_options,
-    reached_by_own_service,
-    translation_options,
-    wanted_families,
-    wanted_interface,
-    wanted_ownership,
-)
 from nodeagent.model.addresses import Family
 from nodeagent.model.backoff import Backoff
 from nodeagent.model.frontend import NamesHere
@@ -112,7 +92,7 @@ class Agent:
         loop = asyncio.get_running_loop()
         self._config, self._netlink, self._notifier = config, netlink, notifier
         self._end_predecessor = end_predecessor
-        self._families = choose_families(wanted_families(config))
+        self._families = choose_families(part_options.wanted_families(config))
         self._tables: tuple[TableDriver, ...] = ()
 
         self._changes = ChangeQueue(loop.time)
@@ -128,24 +108,24 @@ class Agent:
             on_change=change_figures.object_changed,
             on_problems=self._board.reporter("sources"),
         )
-        names = build_names(config, self._families, self._store, self._changes, self._board)
+        names = agent_parts.build_names(config, self._families, self._store, self._changes, self._board)
         self._names = names.node_names
-        access = None if config.source.manifests is not None else cluster_access(config, environment)
+        access = None if config.source.manifests is not None else part_options.cluster_access(config, environment)
         self._client = None if access is None else ApiClient(access, listener=request_figures)
-        self._credentials = build_credential_watch(access, self._client, request_figures, self._board)
-        self._source = build_source(config, self._client, self._store, names)
-        self._saved_state = build_saved_state(config, access, self._store, self._source, names, self._board)
-        hint = reached_by_own_service(access, environment)
+        self._credentials = agent_parts.build_credential_watch(access, self._client, request_figures, self._board)
+        self._source = agent_parts.build_source(config, self._client, self._store, names)
+        self._saved_state = agent_parts.build_saved_state(config, access, self._store, self._source, names, self._board)
+        hint = part_options.reached_by_own_service(access, environment)
         say = notifier.status if end_predecessor is None else lambda _: None
-        self._wait = StartWait(describe_source(config), self._store, notifier, hint=hint, say=say)
+        self._wait = StartWait(part_options.describe_source(config), self._store, notifier, hint=hint, say=say)
 
         eligible = NodeEligibility(self._store, absence_counts=access is not None)
         health_answers = HealthAnswers(
             self._health, clock=loop.time, wall=lambda: datetime.now(UTC), node_eligible=eligible
         )
-        self._metrics = build_figures(
+        self._metrics = agent_parts.build_figures(
             config,
-            FigureSources(
+            agent_parts.FigureSources(
                 families=self._families,
                 journal=journal,
                 board=self._board,
@@ -164,7 +144,7 @@ class Agent:
                 reasons=lambda services: self._view.reasons(services),
             ),
         )
-        self._beside = build_dataplane(config, access, self._store, self._changes, self._metrics)
+        self._beside = agent_parts.build_dataplane(config, access, self._store, self._changes, self._metrics)
         self._view = AgentView(
             config,
             self._families,
@@ -285,7 +265,7 @@ class Agent:
         place = self._config.reporting.socket
         if place is not None:
             named = self._config.reporting.socket_group
-            group = group_number(named)
+            group = part_options.group_number(named)
             missing = named if group is None else None
             report = self._board.reporter("admin socket")
             admin = AdminServer(place, self._view, group=group, missing_group=missing, report=report)
@@ -323,27 +303,33 @@ class Agent:
     def _own_tables(self) -> Ownership:
         """Returns how the tables are owned; from here on they belong to this agent only."""
         config = self._config
-        ownership = choose_ownership(self._netlink, wanted_ownership(config))
+        ownership = choose_ownership(self._netlink, part_options.wanted_ownership(config))
         families = ",".join(family.value for family in self._families)
-        values = (config.node.name, families, ownership.value, describe_source(config))
+        values = (config.node.name, families, ownership.value, part_options.describe_source(config))
         logger.info("starting node=%s families=%s table=%s source=%s", *values)
         return ownership
 
     async def _wait_until_synced(self) -> None:
         """Waits until everything that will be programmed is known."""
         if self._end_predecessor is None:
-            self._notifier.status(f"waiting for services and endpoints from {describe_source(self._config)}")
+            self._notifier.status(
+                f"waiting for services and endpoints from {part_options.describe_source(self._config)}"
+            )
         await self._wait.until(self._changes.wait_synced(NODE_PATIENCE_SECONDS))
 
     def _program(self) -> Mapping[Family, ProgramOptions]:
         """Returns the options of each family's rules: with rules about names as long as a process answers any."""
         names = self._names.here != NamesHere()
-        made = {family: program_options(self._config, family) for family in self._families}
+        made = {family: part_options.program_options(self._config, family) for family in self._families}
         return {family: replace(options, names=options.names or names) for family, options in made.items()}
 
     def _dataplane(self, ownership: Ownership, program: Mapping[Family, ProgramOptions]) -> NodeDataplane:
         dataplane = NodeDataplane(
-            self._netlink, ownership, program, self._beside.listeners, interface_name=wanted_interface(self._config)
+            self._netlink,
+            ownership,
+            program,
+            self._beside.listeners,
+            interface_name=part_options.wanted_interface(self._config),
         )
         self._tables = dataplane.tables
         return dataplane
@@ -376,7 +362,7 @@ class Agent:
         return Engine(
             snapshot=snapshot,
             changes=self._changes,
-            options=translation_options(config, self._families),
+            options=part_options.translation_options(config, self._families),
             tables=dataplane.tables,
             interface=dataplane.interface,
             flows=self._beside.cleaner,
@@ -384,7 +370,7 @@ class Agent:
             heartbeat=self._notifier,
             in_use=lambda: self._beside.surroundings.in_use,
             protected=lambda: self._beside.surroundings.protected,
-            own_addresses=dns_addresses(config, ranges, self._beside.surroundings.in_use),
+            own_addresses=part_options.dns_addresses(config, ranges, self._beside.surroundings.in_use),
             names=lambda: self._names.here,
             sockets=netfilter_sockets,
             timing=Timing(

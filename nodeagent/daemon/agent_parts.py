@@ -8,20 +8,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from nodeagent import __version__
-from nodeagent.config import AgentConfig
-from nodeagent.daemon.part_options import (
-    configz,
-    conntrack_options,
-    describe_source,
-    dns_places,
-    dns_settings,
-    followed_pods,
-    metrics_host_names,
-    named_hosts,
-    pod_ranges,
-    saved_state_origin,
-    ways,
-)
+from nodeagent.config.agent_config import AgentConfig
+from nodeagent.daemon import part_options
 from nodeagent.model.addresses import Family
 from nodeagent.model.reports import KernelCounts, MapFill, NodeReport
 from nodeagent.names.feed.cluster_dns import NodeNames
@@ -71,11 +59,11 @@ def build_names(
     config: AgentConfig, families: tuple[Family, ...], store: ClusterStore, changes: ChangeQueue, board: ProblemBoard
 ) -> DnsParts:
     """Returns cluster DNS, with the namespaces and pods that a source will deliver to it."""
-    settings = dns_settings(config, families)
+    settings = part_options.dns_settings(config, families)
     # These two and `names` refer to each other: they are called when objects arrive, after this function.
     namespaces = NamespaceNames(lambda: names.namespaces_changed())
     pods = None
-    if (followed := followed_pods(config)) != "none":
+    if (followed := part_options.followed_pods(config)) != "none":
         pods = PodAddresses(
             lambda addresses: names.pods_changed(addresses),
             board.reporter("pods"),
@@ -88,7 +76,7 @@ def build_names(
         namespaces=lambda: namespaces.names,
         pods=pods,
         clients=[str(cidr) for cidr in config.dns.clients],
-        pod_ranges=lambda: pod_ranges(config, store.node),
+        pod_ranges=lambda: part_options.pod_ranges(config, store.node),
         adopts=not config.dns.handover.seconds,
         report=board.reporter("dns"),
         changed=changes.node_changed,
@@ -131,7 +119,7 @@ def build_saved_state(
     path = config.source.snapshot
     if path is None or access is None:
         return None
-    origin = saved_state_origin(config, access)
+    origin = part_options.saved_state_origin(config, access)
     namespaces = None if names.settings is None else names.namespaces
     return SavedStateParts(
         StateKeeper(path, origin, store, namespaces, wall=_utc_now, report=board.reporter("saving state")),
@@ -187,13 +175,13 @@ def build_dataplane(
     surroundings = Surroundings(
         changes.node_changed,
         excluding=config.dataplane.interface_name,
-        others=partial(api_servers_in_use, named_hosts(config, access), store),
-        ways=ways(access),
-        names=dns_places(config),
+        others=partial(api_servers_in_use, part_options.named_hosts(config, access), store),
+        ways=part_options.ways(access),
+        names=part_options.dns_places(config),
         resolvers=current_resolvers,
     )
     manage = config.process.manage_sysctls
-    sysctls = NodeSysctls(conntrack_options(config), manage=manage, found=listeners.drift_found)
+    sysctls = NodeSysctls(part_options.conntrack_options(config), manage=manage, found=listeners.drift_found)
     return DataplaneParts(listeners, repeated, ConntrackCleaner(listeners), sysctls, surroundings)
 
 
@@ -231,11 +219,11 @@ def build_figures(config: AgentConfig, sources: FigureSources) -> Metrics:
         About(
             __version__,
             config.node.name,
-            describe_source(config),
-            configz(config),
+            part_options.describe_source(config),
+            part_options.configz(config),
             reporting.metrics_services,
             reporting.metrics_endpoints,
-            metrics_host_names(config),
+            part_options.metrics_host_names(config),
         ),
         changes=seen.changes,
         requests=seen.requests,

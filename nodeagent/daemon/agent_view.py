@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from nodeagent import __version__
-from nodeagent.config import AgentConfig
+from nodeagent.config.agent_config import AgentConfig
 from nodeagent.daemon.part_options import describe_source, names_at, program_options, wanted_interface
 from nodeagent.daemon.service_reasons import facts_of, taken_ends, verdicts_of
 from nodeagent.model.addresses import Family
@@ -22,15 +22,7 @@ from nodeagent.names.feed.feeder import RunningPods
 from nodeagent.proxy.dataplane.driver.driver import TableDriver
 from nodeagent.proxy.dataplane.program.chain import ProgramOptions
 from nodeagent.proxy.engine.sync import Engine
-from nodeagent.proxy.observe.admin.admin_documents import (
-    ClusterDns,
-    KnownProblem,
-    Status,
-    TableBelief,
-    Transaction,
-    WorldHead,
-    WorldService,
-)
+from nodeagent.proxy.observe.admin import admin_documents as documents
 from nodeagent.proxy.observe.admin.journal import Journal
 from nodeagent.proxy.observe.admin.place import network_namespace
 from nodeagent.proxy.observe.status_page.status_answers import BrokenService
@@ -91,9 +83,9 @@ class AgentView:
         self._engine, self._tables, self._ownership = engine, tables, ownership
         self._program = program
 
-    def status(self) -> Status:
+    def status(self) -> documents.Status:
         journal = self._journal
-        return Status(
+        return documents.Status(
             node=self._config.node.name,
             version=__version__,
             pid=os.getpid(),
@@ -110,13 +102,13 @@ class AgentView:
             last_pass=journal.last_pass,
         )
 
-    def problems(self) -> tuple[KnownProblem, ...]:
+    def problems(self) -> tuple[documents.KnownProblem, ...]:
         return self._journal.problems
 
-    def transactions(self) -> tuple[Transaction, ...]:
+    def transactions(self) -> tuple[documents.Transaction, ...]:
         return self._journal.transactions
 
-    def belief(self) -> tuple[TableBelief, ...]:
+    def belief(self) -> tuple[documents.TableBelief, ...]:
         return tuple(_belief(table) for table in self._tables)
 
     async def reasons(self, names: Collection[str]) -> dict[str, BrokenService]:
@@ -147,13 +139,13 @@ class AgentView:
         found = {endpoint.node_name for one in slices for endpoint in one.endpoints or () if endpoint.node_name}
         return sorted(found | {self._config.node.name})
 
-    def cluster_dns(self, pod: str | None) -> ClusterDns:
+    def cluster_dns(self, pod: str | None) -> documents.ClusterDns:
         """Returns the state of cluster DNS. pod: an address whose pods' namespaces are included, or None."""
         names = self._names
         if names is None:
-            return ClusterDns(enabled=False)
+            return documents.ClusterDns(enabled=False)
         running = () if pod is None or self._pods is None else ((pod, self._pods.namespaces_at(pod)),)
-        return ClusterDns(
+        return documents.ClusterDns(
             enabled=True,
             zones=names.zones,
             ttl=names.ttl,
@@ -186,7 +178,7 @@ class AgentView:
             if service is None and state is None:
                 continue
             slices = tuple(self._snapshot.slices_of(key))
-            pending += encode(WorldService(key=key, service=service, slices=slices, state=state)) + b"\n"
+            pending += encode(documents.WorldService(key=key, service=service, slices=slices, state=state)) + b"\n"
             if len(pending) > _AT_ONCE_BYTES:
                 yield bytes(pending)
                 pending.clear()
@@ -194,12 +186,12 @@ class AgentView:
         if pending:
             yield bytes(pending)
 
-    def _head(self, only: ObjectKey | None, unwatched: UnwatchedService | None) -> WorldHead:
+    def _head(self, only: ObjectKey | None, unwatched: UnwatchedService | None) -> documents.WorldHead:
         engine = self._engine
         slices = () if only is None else self._snapshot.slices_of(only)
         own = () if engine is None or engine.context is None else engine.context.node_addresses
         program: Mapping[str, object] = {family.value: options for family, options in self._program.items()}
-        return WorldHead(
+        return documents.WorldHead(
             status=self.status(),
             context=msgspec.Raw(msgspec.json.encode(None if engine is None else engine.context)),
             node=engine.node if engine is not None else NodeState(),
@@ -213,11 +205,11 @@ class AgentView:
         )
 
 
-def _belief(table: TableDriver) -> TableBelief:
+def _belief(table: TableDriver) -> documents.TableBelief:
     belief = table.belief
     if belief is None:
-        return TableBelief(table.family.value, known=False)
-    return TableBelief(
+        return documents.TableBelief(table.family.value, known=False)
+    return documents.TableBelief(
         table.family.value,
         known=True,
         usable=belief.usable,

@@ -3,7 +3,8 @@
 import logging
 import os
 
-from nodeagent.config import LoadedConfig, LogFormat
+from nodeagent.config.load import LoadedConfig
+from nodeagent.config.values import LogFormat
 from nodeagent.runtime.logs.setup import set_up_logging
 
 logger = logging.getLogger(__name__)

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from nodeagent.config import AgentConfig, DetectLocalMode, PodNames, TableOwnership
+from nodeagent.config.agent_config import AgentConfig
 from nodeagent.config.keys import KEYS, plain_option
 from nodeagent.config.options import API_VERSION
+from nodeagent.config.values import DetectLocalMode, PodNames, TableOwnership
 from nodeagent.model.addresses import Family, family_of, parse_network
 from nodeagent.model.in_use import InUse, Network, describe_overlap
 from nodeagent.model.objects import Node

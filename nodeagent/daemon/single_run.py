@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import closing
 
-from nodeagent.config import AgentConfig
+from nodeagent.config.agent_config import AgentConfig
 from nodeagent.daemon.agent import Agent
 from nodeagent.daemon.process_limits import claim_resources
 from nodeagent.model.problem import Problem

@@ -11,7 +11,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, closing
 
-from nodeagent.config import AgentConfig, ConfigError, LoadedConfig
+from nodeagent.config.agent_config import AgentConfig
+from nodeagent.config.config_problems import ConfigError
+from nodeagent.config.load import LoadedConfig
 from nodeagent.config.options import DEFAULT_SOCKET
 from nodeagent.daemon.agent import Agent
 from nodeagent.daemon.announcement import announce

@@ -14,14 +14,8 @@ from urllib.parse import parse_qsl, urlsplit
 from msgspec.structs import replace
 
 from nodeagent.lab.net.network_namespaces import LabError, inside
+from nodeagent.proxy.source.client import api_errors
 from nodeagent.proxy.source.client.api_client import JSON, READY_PATH, ApiClient, Timeouts
-from nodeagent.proxy.source.client.api_errors import (
-    CredentialsError,
-    KubeconfigError,
-    KubeError,
-    ServerUnreachableError,
-    StatusError,
-)
 from nodeagent.proxy.source.client.credentials import Credential, FixedCredential
 from nodeagent.proxy.source.client.kubeconfig import ClusterAccess, load_kubeconfig
 from nodeagent.proxy.source.client.proxy import DEFAULT_PORTS
@@ -55,7 +49,7 @@ class Access:
         """Returns the current context of a kubeconfig, without its proxy: a lab reaches its servers directly."""
         try:
             return cls(replace(load_kubeconfig(path), proxy=None))
-        except KubeconfigError as error:
+        except api_errors.KubeconfigError as error:
             raise LabError(str(error)) from error
 
     def at(self, url: str, *others: str) -> "Access":
@@ -92,7 +86,7 @@ class Access:
 
         try:
             return inside(None, lambda: asyncio.run(current()))
-        except CredentialsError as error:
+        except api_errors.CredentialsError as error:
             raise LabError(str(error)) from error
 
     def moved_to(self, host: str, port: int, name: str = "") -> Document:
@@ -176,9 +170,9 @@ class Api:
         try:
             # In another thread: this one may run an event loop, and must stay in its namespace.
             answer = inside(self._namespace, lambda: self._runner.run(self._answer(method, path, body, content_type)))
-        except StatusError as error:
+        except api_errors.StatusError as error:
             raise ApiRefused(error.code, f"{method} {path}: {error}") from error
-        except KubeError as error:
+        except api_errors.KubeError as error:
             raise LabError(str(error)) from error
         try:
             document: Document = json.loads(answer)
@@ -211,16 +205,16 @@ class Api:
         send = partial(self._client.request_json, method, parts.path, body, parameters=query, content_type=content_type)
         try:
             return await send()
-        except (ServerUnreachableError, StatusError) as error:
+        except (api_errors.ServerUnreachableError, api_errors.StatusError) as error:
             if not self._may_retry(error, is_kept):
                 raise
         if method != "GET" and self._client.has_several_servers:
-            with suppress(KubeError):
+            with suppress(api_errors.KubeError):
                 await self._client.get(READY_PATH)  # this selects a server that is ready
         return await send()
 
-    def _may_retry(self, error: ServerUnreachableError | StatusError, is_kept: bool) -> bool:
-        if isinstance(error, StatusError):
+    def _may_retry(self, error: api_errors.ServerUnreachableError | api_errors.StatusError, is_kept: bool) -> bool:
+        if isinstance(error, api_errors.StatusError):
             return self._client.has_several_servers and error.code in UNAVAILABLE
         # The server may have closed an idle connection.
         is_stale = is_kept and error.sent and not isinstance(error.__cause__, TimeoutError)

@@ -14,25 +14,10 @@ from typing import Protocol as Interface
 
 import yaml
 
-from nodeagent.lab import lab_objects
+from nodeagent.lab import lab_objects, lab_plan
 from nodeagent.lab.api import Access, Api, Document, anonymous
 from nodeagent.lab.control_plane import API_ANSWER, CERTIFIED_NAME, ControlPlane, answers
 from nodeagent.lab.directory import LabDirectory
-from nodeagent.lab.lab_plan import (
-    API_PORT,
-    CLUSTER_CIDRS,
-    SERVICE,
-    TARGET_PORT,
-    ZONE,
-    Settings,
-    api_address,
-    api_urls,
-    caller_name,
-    families_of,
-    plan,
-    pod_at,
-    resolv_conf,
-)
 from nodeagent.lab.net import bridge_wiring
 from nodeagent.lab.net.fork_server import ForkServer
 from nodeagent.lab.net.member import Serving
@@ -71,7 +56,7 @@ class LiveCluster:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: lab_plan.Settings,
         directory: LabDirectory,
         say: Callable[[str], None],
         fork_server: ForkServer | None = None,
@@ -79,7 +64,7 @@ class LiveCluster:
         self.settings = settings
         launcher = None if fork_server is None else WarmLauncher(fork_server)
         self._pod_bridge = POD_BRIDGE if has_br_netfilter() else NO_BRIDGE
-        topology = plan(settings, self._pod_bridge)
+        topology = lab_plan.plan(settings, self._pod_bridge)
         self.world = World(topology, bridge_wiring, fork_server=fork_server, launcher=launcher)
         self.nodes = {node.name: (number, node) for number, node in enumerate(self.world.topology.nodes, 1)}
         self.pods: dict[str, tuple[Pod, str]] = {}
@@ -100,7 +85,7 @@ class LiveCluster:
     @property
     def callers(self) -> list[str]:
         """The pods that only send requests, one on each node."""
-        return [caller_name(number) for number, _ in self.nodes.values()]
+        return [lab_plan.caller_name(number) for number, _ in self.nodes.values()]
 
     @property
     def api(self) -> Api:
@@ -126,7 +111,9 @@ class LiveCluster:
         self._directory.namespaces.write_text("\n".join(map(self.world.namespace, members)))
         self.world.write_sysctls(UNDERLAY, SPREAD_BY_FLOW)
         if self.settings.dns:
-            self._directory.resolv_conf.write_text(resolv_conf(self.settings.dns_addresses[0], lab_objects.NAMESPACE))
+            self._directory.resolv_conf.write_text(
+                lab_plan.resolv_conf(self.settings.dns_addresses[0], lab_objects.NAMESPACE)
+            )
         callers = set(self.callers)
         for _, node in self.nodes.values():
             for pod in node.pods:
@@ -141,7 +128,9 @@ class LiveCluster:
 
     def _serve(self, pod: Pod) -> None:
         member = self.world[pod.name]
-        self._servers[pod.name] = [member.serve(TARGET_PORT, protocol) for protocol in (Protocol.TCP, Protocol.UDP)]
+        self._servers[pod.name] = [
+            member.serve(lab_plan.TARGET_PORT, protocol) for protocol in (Protocol.TCP, Protocol.UDP)
+        ]
 
     def start_control_plane(self) -> None:
         """Starts the lab's own API servers, and etcd if there are several."""
@@ -177,7 +166,7 @@ class LiveCluster:
 
     def write_inner_kubeconfig(self, access: Access) -> None:
         """Writes the kubeconfig for the inside: it reaches the outside API server through the control host."""
-        self.write_private(self._directory.inner_kubeconfig, access.moved_to(api_address(), API_PORT))
+        self.write_private(self._directory.inner_kubeconfig, access.moved_to(lab_plan.api_address(), lab_plan.API_PORT))
 
     def write_outer_kubeconfig(self, port: int) -> None:
         """Writes the kubeconfig for programs on this machine: the API server is at a port of loopback."""
@@ -214,7 +203,7 @@ class LiveCluster:
 
     def connect_to_api(self) -> socket.socket:
         """Returns a TCP connection from the lab's router to an API server, of several to a running one. Raises OSError."""
-        addresses = [api_address()]
+        addresses = [lab_plan.api_address()]
         if self.control is not None:
             addresses = [self.control.addresses(host)[0] for host in self.control.active_first()]
         return inside(self.world.namespace(UNDERLAY), lambda: connected(addresses))
@@ -226,11 +215,11 @@ class LiveCluster:
 
     def agent_command(self, node: str) -> list[str]:
         """Returns the command line of a node's agent."""
-        cluster = ",".join(self.settings.of_families(CLUSTER_CIDRS))
+        cluster = ",".join(self.settings.of_families(lab_plan.CLUSTER_CIDRS))
         options = ["--kubeconfig", str(self._directory.inner_kubeconfig), "--node-name", node]
         if self.settings.several:
-            options += ["--master", ",".join(api_urls(self.settings))]
-        options += ["--cluster-cidr", cluster, "--families", ",".join(families_of(self.settings))]
+            options += ["--master", ",".join(lab_plan.api_urls(self.settings))]
+        options += ["--cluster-cidr", cluster, "--families", ",".join(lab_plan.families_of(self.settings))]
         options += ["--conntrack-max-per-core", "0"]
         if self.settings.dns:
             options += ["--dns", "--dns-listen", ",".join(self.settings.dns_addresses)]
@@ -246,8 +235,8 @@ class LiveCluster:
 
     def wait_until_programmed(self) -> None:
         """Waits until every endpoint of the lab's service is programmed on every node."""
-        wanted = len(self.pods) * len(families_of(self.settings))
-        service = f"{lab_objects.NAMESPACE}/{SERVICE}"
+        wanted = len(self.pods) * len(lab_plan.families_of(self.settings))
+        service = f"{lab_objects.NAMESPACE}/{lab_plan.SERVICE}"
 
         def complete() -> bool:
             expected = expected_endpoints(self.api)
@@ -261,10 +250,10 @@ class LiveCluster:
 
     def wait_until_names_are_answered(self) -> None:
         """Waits until every node answers the name of the lab's service."""
-        name = f"{SERVICE}.{lab_objects.NAMESPACE}.svc.{ZONE}"
+        name = f"{lab_plan.SERVICE}.{lab_objects.NAMESPACE}.svc.{lab_plan.ZONE}"
         for number, _ in self.nodes.values():
             for server in self.settings.dns_addresses:
-                resolver = Resolver(self.world.namespace(caller_name(number)), server)
+                resolver = Resolver(self.world.namespace(lab_plan.caller_name(number)), server)
                 self.patience.until(lambda resolver=resolver: resolver.knows(name), f"{name} at {server}")  # type: ignore[misc]
 
     def dns_process(self, node: str) -> int:
@@ -292,7 +281,7 @@ class LiveCluster:
         number, home = self.nodes[node]
         self._last_number[node] += 1
         taken = frozenset(address for pod, _ in self.pods.values() for address in pod.addresses)
-        pod = pod_at(self.settings, number, self._last_number[node], taken)
+        pod = lab_plan.pod_at(self.settings, number, self._last_number[node], taken)
         self.world.add_pod(home.name, pod)
         self.pods[pod.name] = (pod, node)
         with self._directory.namespaces.open("a") as file:
@@ -381,5 +370,5 @@ def connected(addresses: Sequence[str]) -> socket.socket:
     *several, last = addresses
     for address in several:
         with suppress(OSError):
-            return socket.create_connection((address, API_PORT), timeout=CONNECT_SECONDS)
-    return socket.create_connection((last, API_PORT), timeout=CONNECT_SECONDS)
+            return socket.create_connection((address, lab_plan.API_PORT), timeout=CONNECT_SECONDS)
+    return socket.create_connection((last, lab_plan.API_PORT), timeout=CONNECT_SECONDS)

@@ -11,19 +11,10 @@ from http import HTTPStatus
 from ipaddress import IPv4Address
 from pathlib import Path
 
+from nodeagent.lab import lab_plan
 from nodeagent.lab.api import Access, Api, ApiRefused
 from nodeagent.lab.directory import LabDirectory
 from nodeagent.lab.etcd import EtcdCluster
-from nodeagent.lab.lab_plan import (
-    API_PORT,
-    CLUSTER_CIDRS,
-    LOAD_BALANCER_CIDRS,
-    SERVICE_CIDRS,
-    Settings,
-    api_urls,
-    control_hosts,
-    member_name,
-)
 from nodeagent.lab.net.namespace_process import AgentProcess, Launcher
 from nodeagent.lab.net.network_namespaces import LabError, inside
 from nodeagent.lab.net.topology import UNDERLAY
@@ -44,13 +35,13 @@ class ControlPlane:
     """servers: API servers by host name. etcd: None if there is one server, which has its own store. Methods raise
     LabError if a program does not do what it should."""
 
-    def __init__(self, settings: Settings, directory: LabDirectory, world: World, patience: Patience) -> None:
+    def __init__(self, settings: lab_plan.Settings, directory: LabDirectory, world: World, patience: Patience) -> None:
         self.servers: dict[str, AgentProcess] = {}
         self._settings = settings
         self._directory = directory
         self._world = world
         self._patience = patience
-        self._hosts = control_hosts(settings)
+        self._hosts = lab_plan.control_hosts(settings)
         self.etcd = (
             EtcdCluster(settings.etcd, self._hosts, directory.etcd, world, patience) if settings.several else None
         )
@@ -65,7 +56,7 @@ class ControlPlane:
         """Every process that writes a log, by its name."""
         found = dict(self.servers)
         if self.etcd is not None:
-            found |= {member_name(host): process for host, process in self.etcd.members.items()}
+            found |= {lab_plan.member_name(host): process for host, process in self.etcd.members.items()}
         return found
 
     def addresses(self, host: str) -> tuple[str, ...]:
@@ -93,12 +84,12 @@ class ControlPlane:
 
     def _command(self, host: str) -> list[str]:
         ranges = {
-            "--service-cluster-ip-range": SERVICE_CIDRS,
-            "--load-balancer-cidr": LOAD_BALANCER_CIDRS,
+            "--service-cluster-ip-range": lab_plan.SERVICE_CIDRS,
+            "--load-balancer-cidr": lab_plan.LOAD_BALANCER_CIDRS,
         }
         options = [f"{option}={','.join(self._settings.of_families(pair))}" for option, pair in ranges.items()]
-        options += [f"--pod-cidr={cidr}" for cidr in self._settings.of_families(CLUSTER_CIDRS)]
-        options += [f"--listen={self.addresses(host)[0]}:{API_PORT}"]
+        options += [f"--pod-cidr={cidr}" for cidr in self._settings.of_families(lab_plan.CLUSTER_CIDRS)]
+        options += [f"--listen={self.addresses(host)[0]}:{lab_plan.API_PORT}"]
         options += [f"--kubeconfig-out={self._directory.control_kubeconfig(host)}"]
         if self.etcd is None:
             return [*NODEAGENT, "apiserver", f"--data-dir={self._directory.api_data}", *options]
@@ -122,7 +113,7 @@ class ControlPlane:
     def new_api(self) -> Api:
         """Returns a client for one thread; of several servers it uses one that answers."""
         inner = Access.read(self._directory.inner_kubeconfig)
-        return Api(inner.at(*api_urls(self._settings)), self._world.namespace(UNDERLAY))
+        return Api(inner.at(*lab_plan.api_urls(self._settings)), self._world.namespace(UNDERLAY))
 
     def api_of(self, host: str) -> Api:
         """Returns a client of one server."""
@@ -140,7 +131,7 @@ class ControlPlane:
         lease = api.call("GET", CONTROLLERS)
         holder = lease["spec"].get("holderIdentity") or ""
         for host in self.hosts:
-            if f"{self.addresses(host)[0]}:{API_PORT}" in holder:
+            if f"{self.addresses(host)[0]}:{lab_plan.API_PORT}" in holder:
                 return host
         raise LabError(f"no server runs the controllers (holder in the lease: {holder!r})")
 
@@ -148,7 +139,10 @@ class ControlPlane:
         """Returns the host whose server has connections from the most nodes."""
         nodes = {node.addresses[0] for node in self._world.topology.nodes}
         counts = {
-            host: len(nodes & inside(self._world.namespace(host), lambda: clients_of(API_PORT, TCP_TABLE.read_text())))
+            host: len(
+                nodes
+                & inside(self._world.namespace(host), lambda: clients_of(lab_plan.API_PORT, TCP_TABLE.read_text()))
+            )
             for host in self.hosts
         }
         return max(self.hosts, key=counts.__getitem__)

@@ -7,38 +7,14 @@ from contextlib import AsyncExitStack
 
 from msgspec.structs import replace
 
+from nodeagent.lab import fault_verdict, load_generator
+from nodeagent.lab import supervisor_messages as messages
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.fault_kinds import KINDS, FaultKind, victim
-from nodeagent.lab.fault_verdict import (
-    FaultTiming,
-    OpenConnections,
-    changes_since,
-    failing_paths,
-    is_well,
-    judge,
-    takes_new_changes,
-)
 from nodeagent.lab.faults import ALL_PERCENT, LEAST_DROPS, Site
 from nodeagent.lab.lab_thread import Work
-from nodeagent.lab.load_generator import (
-    ClusterLoad,
-    HeldConnections,
-    check_rate,
-    find_service,
-    paths_to,
-    stopped_at_exit,
-)
 from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.service_changes import Changes
-from nodeagent.lab.supervisor_messages import (
-    FaultProgress,
-    FaultRecord,
-    FaultReport,
-    InjectFault,
-    LoadSample,
-    Recorded,
-    ServicePath,
-)
 
 LOAD_TIMEOUT = 2.0
 WELL_WITHIN = 5.0
@@ -54,8 +30,8 @@ LOOK_EVERY = 0.1
 
 
 async def carry_out(
-    request: InjectFault, cluster: LiveCluster, work: Work, present: list[str]
-) -> AsyncGenerator[FaultProgress | FaultReport | FaultRecord, None]:
+    request: messages.InjectFault, cluster: LiveCluster, work: Work, present: list[str]
+) -> AsyncGenerator[messages.FaultProgress | messages.FaultReport | messages.FaultRecord, None]:
     """Injects a fault under load, repairs it, waits until the load runs well, and reports. If cancelled, it repairs
     what is broken.
 
@@ -68,30 +44,34 @@ async def carry_out(
     text = kind.text(site)
     if text in present:
         raise LabError(f"{text} already")
-    service = await work(lambda: find_service(cluster, request.service))
-    ways = paths_to(cluster, service, request.protocol)
+    service = await work(lambda: load_generator.find_service(cluster, request.service))
+    ways = load_generator.paths_to(cluster, service, request.protocol)
 
-    def begin() -> ClusterLoad:
-        return ClusterLoad(cluster, ways, request.protocol, request.rate, LOAD_TIMEOUT, record=request.record)
+    def begin() -> load_generator.ClusterLoad:
+        return load_generator.ClusterLoad(
+            cluster, ways, request.protocol, request.rate, LOAD_TIMEOUT, record=request.record
+        )
 
     async with AsyncExitStack() as stack:
         held = await stack.enter_async_context(
-            stopped_at_exit(work, lambda: HeldConnections(cluster, ways, request.protocol))
+            load_generator.stopped_at_exit(
+                work, lambda: load_generator.HeldConnections(cluster, ways, request.protocol)
+            )
         )
-        load = await stack.enter_async_context(stopped_at_exit(work, begin))
+        load = await stack.enter_async_context(load_generator.stopped_at_exit(work, begin))
         changes: Changes | None = None
         if kind.promise.changes:
-            changes = await stack.enter_async_context(stopped_at_exit(work, lambda: Changes(cluster)))
+            changes = await stack.enter_async_context(load_generator.stopped_at_exit(work, lambda: Changes(cluster)))
         before = await watch(load, work, since=load.began, patience=WELL_WITHIN)
-        if not is_well(before, load.began):
+        if not fault_verdict.is_well(before, load.began):
             raise LabError(
-                f"nothing was broken, because connections failed before:  {worst(failing_paths(before, load.began))}"
+                f"nothing was broken, because connections failed before:  {worst(fault_verdict.failing_paths(before, load.began))}"
             )
         if changes is not None and not await changes_come(changes, load.began, CHANGES_PATIENCE):
             raise LabError("nothing was broken, because Service changes did not take effect before")
         site = await work(lambda: site_of(request, cluster, work))  # the leader may have changed
         text = kind.text(site)
-        yield FaultProgress(text)
+        yield messages.FaultProgress(text)
         others = tuple(present)
         course = await break_and_repair(kind, site, request.seconds, text, present, changes)
         after = await watch(load, work, since=course.ended, patience=PATIENCE)
@@ -99,9 +79,9 @@ async def carry_out(
         if changes is not None:
             if await changes_come(changes, course.ended, CHANGES_PATIENCE):
                 after = await watch(load, work, since=course.ended, patience=PATIENCE)
-            changed = changes_since(changes.seen(), course, kind.promise, time.monotonic())
-        opened = OpenConnections(held.opened, await work(held.count_alive))
-        report = judge(request.kind, text, kind.promise, before, after, course, opened, changed)
+            changed = fault_verdict.changes_since(changes.seen(), course, kind.promise, time.monotonic())
+        opened = fault_verdict.OpenConnections(held.opened, await work(held.count_alive))
+        report = fault_verdict.judge(request.kind, text, kind.promise, before, after, course, opened, changed)
         if others:
             report = replace(report, seen=f"{report.seen}; at the same time: {', '.join(others)}")
         yield report
@@ -109,11 +89,13 @@ async def carry_out(
         yield record_of(request.kind, course, ways, load)
 
 
-def record_of(kind: str, course: FaultTiming, ways: Sequence[ServicePath], load: ClusterLoad) -> FaultRecord:
+def record_of(
+    kind: str, course: fault_verdict.FaultTiming, ways: Sequence[messages.ServicePath], load: load_generator.ClusterLoad
+) -> messages.FaultRecord:
     """Returns every connection of a stopped load, in the order of their starts."""
     numbers = {way: number for number, way in enumerate(ways)}
     connections = [
-        Recorded(
+        messages.Recorded(
             numbers[way],
             round(one.started - course.began, 6),
             round(one.seconds, 6),
@@ -123,12 +105,12 @@ def record_of(kind: str, course: FaultTiming, ways: Sequence[ServicePath], load:
         for way, one in load.records
     ]
     connections.sort(key=lambda one: one.at)
-    return FaultRecord(kind, course.ended - course.began, tuple(ways), tuple(connections))
+    return messages.FaultRecord(kind, course.ended - course.began, tuple(ways), tuple(connections))
 
 
 async def break_and_repair(
     kind: FaultKind, site: Site, seconds: float, text: str, present: list[str], changes: Changes | None
-) -> FaultTiming:
+) -> fault_verdict.FaultTiming:
     """Injects the fault, lets it last, repairs it. Returns its timing. What was broken is repaired before anything is
     raised. seconds: 0 for the default."""
     site.began = time.monotonic()
@@ -144,7 +126,7 @@ async def break_and_repair(
                 site.seen.append(await site.work(site.broken.repair))
     finally:
         present.remove(text)
-    return FaultTiming(site.began, time.monotonic(), ", ".join(filter(None, site.seen)), site.lost)
+    return fault_verdict.FaultTiming(site.began, time.monotonic(), ", ".join(filter(None, site.seen)), site.lost)
 
 
 async def let_it_last(kind: FaultKind, seconds: float, changes: Changes | None) -> None:
@@ -161,12 +143,12 @@ async def changes_come(changes: Changes, since: float, patience: float) -> bool:
     """Waits until a Service change that began later is served, or for `patience` seconds. Returns whether one is."""
     deadline = time.monotonic() + patience
     while True:
-        if (come := takes_new_changes(changes.seen(), since)) or time.monotonic() > deadline:
+        if (come := fault_verdict.takes_new_changes(changes.seen(), since)) or time.monotonic() > deadline:
             return come
         await asyncio.sleep(LOOK_EVERY)
 
 
-def site_of(request: InjectFault, cluster: LiveCluster, work: Work) -> Site:
+def site_of(request: messages.InjectFault, cluster: LiveCluster, work: Work) -> Site:
     """Returns the place of the fault. Raises ValueError for an invalid request, LabError if the lab lacks support."""
     kind = KINDS.get(request.kind)
     if kind is None:
@@ -179,7 +161,7 @@ def site_of(request: InjectFault, cluster: LiveCluster, work: Work) -> Site:
         raise ValueError(f"--amount {request.amount:g}: percent, from {LEAST_DROPS} to {ALL_PERCENT}")
     if request.seconds < 0 or request.amount < 0:
         raise ValueError("--for and --amount are above 0")
-    check_rate(request.rate)
+    load_generator.check_rate(request.rate)
     if request.kind == "api" and cluster.control is None:
         raise LabError("the API server does not belong to the lab, so it is not stopped")
     if request.kind == "dns" and not cluster.settings.dns:
@@ -187,13 +169,13 @@ def site_of(request: InjectFault, cluster: LiveCluster, work: Work) -> Site:
     return Site(cluster, work, victim(request.kind, cluster, request.node), request.amount or kind.amount)
 
 
-async def watch(load: ClusterLoad, work: Work, *, since: float, patience: float) -> LoadSample:
+async def watch(load: load_generator.ClusterLoad, work: Work, *, since: float, patience: float) -> messages.LoadSample:
     """Returns a sample as soon as the load runs well, or after `patience` and time to try each path twice."""
     patience += 2 * load.spacing
     while True:
         await asyncio.sleep(LOOK_EVERY)
         sample = await work(load.sample)
-        if is_well(sample, since) or sample.at - since > patience:
+        if fault_verdict.is_well(sample, since) or sample.at - since > patience:
             return sample
 
 

@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from types import FrameType
 
-from nodeagent.config import load_config
+from nodeagent.config.load import load_config
 from nodeagent.daemon.agent import Agent
 from nodeagent.daemon.event_loop import DaemonLoop
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset

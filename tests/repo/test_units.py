@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.config import load_config
+from nodeagent.config.load import load_config
 
 ROOT = Path(__file__).parents[2]
 SYSTEMD = ROOT / "systemd"

@@ -10,46 +10,12 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from nodeagent.apiserver.api import authorization
+from nodeagent.apiserver.api import authorization, discovery, protobuf_answers, replies, request_figures
 from nodeagent.apiserver.api.authorization import ANONYMOUS, Role, TokenReader, User
 from nodeagent.apiserver.api.bodies import parse_object
-from nodeagent.apiserver.api.discovery import (
-    AGGREGATED,
-    aggregated,
-    api_group,
-    api_groups,
-    api_resources,
-    api_versions,
-    group_names,
-    wants_aggregated,
-)
 from nodeagent.apiserver.api.health_checks import CHECKS, HealthChecks
 from nodeagent.apiserver.api.impersonation import acting_user
 from nodeagent.apiserver.api.intake import Intake
-from nodeagent.apiserver.api.protobuf_answers import (
-    ProtobufAnswers,
-    ProtobufWatch,
-    json_equivalent,
-    prefers_protobuf,
-    wants_protobuf,
-)
-from nodeagent.apiserver.api.replies import (
-    JSON,
-    NextPiece,
-    Reply,
-    cached_reply,
-    document_reply,
-    error_reply,
-    prefetch,
-    text_reply,
-)
-from nodeagent.apiserver.api.request_figures import (
-    Labels,
-    RequestFigures,
-    labels_of_path,
-    labels_of_resource,
-    labels_without_credentials,
-)
 from nodeagent.apiserver.api.request_target import (
     ACCEPTED,
     Target,
@@ -70,21 +36,14 @@ from nodeagent.apiserver.machinery.loop_time import LoopTime
 from nodeagent.apiserver.machinery.request_worker import LARGE_BYTES
 from nodeagent.apiserver.machinery.schema import gnostic
 from nodeagent.apiserver.machinery.schema.openapi import OpenApi
+from nodeagent.kinds.description import status
 from nodeagent.kinds.description.documents import encode
 from nodeagent.kinds.description.resources import Catalog, Resource
-from nodeagent.kinds.description.status import (
-    ApiError,
-    forbidden_page,
-    internal_error,
-    method_not_allowed,
-    not_acceptable,
-    too_many_requests,
-)
 from nodeagent.runtime.serving.admission import Admission
 from nodeagent.runtime.serving.origins import AllowedHosts, is_of_another_page
 
 logger = logging.getLogger(__name__)
-Answer: TypeAlias = Reply | Watch | ProtobufWatch
+Answer: TypeAlias = replies.Reply | Watch | protobuf_answers.ProtobufWatch
 _UNKNOWN: Final = HTTPStatus.UNAUTHORIZED
 _HUNG_UP: Final = 499
 """The code that is counted if the client disconnected before it got an answer."""
@@ -133,10 +92,10 @@ class ApiHandler:
         *,
         address: str,
         admission: Admission,
-        figures: RequestFigures,
+        figures: request_figures.RequestFigures,
         scrape: Callable[[], Awaitable[bytes]],
         scrape_checks: Callable[[], Awaitable[bytes]],
-        protobuf: ProtobufAnswers,
+        protobuf: protobuf_answers.ProtobufAnswers,
         loop_time: LoopTime,
         everybody_is_admin: bool = False,
     ) -> None:
@@ -172,26 +131,28 @@ class ApiHandler:
                 user = self._authenticate(request)
                 is_known = self._admit_user(peer, user)
                 answer = await self._answer(request, asked, acting_user(user, request.headers.items()))
-                if isinstance(answer, Reply):
-                    answer = await prefetch(answer, WHOLE_BYTES, self._next_piece(user))
-            except ApiError as error:
-                answer = error_reply(error)
+                if isinstance(answer, replies.Reply):
+                    answer = await replies.prefetch(answer, WHOLE_BYTES, self._next_piece(user))
+            except status.ApiError as error:
+                answer = replies.error_reply(error)
             except Exception:
                 # The boundary between requests: an error in one of them must not end the others.
                 logger.exception("request failed method=%s path=%s", request.method, request.path)
-                answer = error_reply(internal_error("the request could not be carried out; see the server's log"))
-            if isinstance(answer, Reply):
+                answer = replies.error_reply(
+                    status.internal_error("the request could not be carried out; see the server's log")
+                )
+            if isinstance(answer, replies.Reply):
                 response = await send(request, answer, self._next_piece(user), partial(self._loop_time.turn, user.name))
                 sent_bytes = response.body_length
                 return response
             self._figures.streams(labels)
             return await stream(request, answer, partial(self._loop_time.turn, user.name))
         finally:
-            if answer is not None and not isinstance(answer, Reply):
+            if answer is not None and not isinstance(answer, replies.Reply):
                 self._figures.ended(labels, began)
             else:
                 code, length = (answer.status, answer.length) if answer is not None else (_HUNG_UP, 0)
-                who = labels if code != _UNKNOWN else labels_without_credentials(request.method)
+                who = labels if code != _UNKNOWN else request_figures.labels_without_credentials(request.method)
                 self._figures.answered(who, began, code, sent_bytes if length is None else length)
             if is_known:
                 self._admission.end(peer)
@@ -202,10 +163,10 @@ class ApiHandler:
         if user is ANONYMOUS:
             return False
         if not self._admission.begin(peer, user.name):
-            raise too_many_requests(f'User "{user.name}" has too many connections')
+            raise status.too_many_requests(f'User "{user.name}" has too many connections')
         return True
 
-    def _next_piece(self, user: User) -> NextPiece:
+    def _next_piece(self, user: User) -> replies.NextPiece:
         return partial(self._loop_time.next_piece, user.name)
 
     def _parse(self, request: web.BaseRequest) -> _ParsedRequest:
@@ -229,13 +190,15 @@ class ApiHandler:
             )
             if target is not None:
                 # For every method: 405 would say that the resource exists.
-                if target.version == "v1" and target.group in ("", *group_names(self._catalog)):
-                    raise ApiError(404, "NotFound", "the server could not find the requested resource", details={})
-                return text_reply("404 page not found\n", 404)
+                if target.version == "v1" and target.group in ("", *discovery.group_names(self._catalog)):
+                    raise status.ApiError(
+                        404, "NotFound", "the server could not find the requested resource", details={}
+                    )
+                return replies.text_reply("404 page not found\n", 404)
             scrape = self._scrapes.get(about.segments)
             if scrape is not None and request.method in ("GET", "HEAD"):
                 async with self._intake.read(request, about.query, user, "", is_large=True):
-                    return Reply(body=await scrape(), content_type=_EXPOSITION)
+                    return replies.Reply(body=await scrape(), content_type=_EXPOSITION)
             return self._answer_plain_path(request, about.segments, user)
         authorization.authorize(
             user,
@@ -249,26 +212,28 @@ class ApiHandler:
             confidential=resource.confidential,
         )
         if not verb:
-            raise method_not_allowed()
+            raise status.method_not_allowed()
         accept = request.headers.get("Accept", "")
         handle = partial(self._handle, request, about, target, resource, user)
-        if wants_protobuf(accept) or (verb in ("get", "list", "watch") and prefers_protobuf(accept)):
+        if protobuf_answers.wants_protobuf(accept) or (
+            verb in ("get", "list", "watch") and protobuf_answers.prefers_protobuf(accept)
+        ):
             return await self._handle_in_protobuf(handle, verb, resource, accept)
         if not accepts_json(accept):
-            raise not_acceptable(ACCEPTED)
+            raise status.not_acceptable(ACCEPTED)
         return await handle(accept)
 
     async def _handle_in_protobuf(
-        self, handle: Callable[[str], Awaitable[Reply | Watch]], verb: str, resource: Resource, accept: str
+        self, handle: Callable[[str], Awaitable[replies.Reply | Watch]], verb: str, resource: Resource, accept: str
     ) -> Answer:
         """Returns an answer in protobuf. handle: gives the answer in the form that an Accept header names."""
         try:
-            answer = await handle(json_equivalent(accept))
-        except ApiError as error:
-            answer = error_reply(error)
+            answer = await handle(protobuf_answers.json_equivalent(accept))
+        except status.ApiError as error:
+            answer = replies.error_reply(error)
         try:
             return await self._protobuf.answer(answer, resource)
-        except ApiError:
+        except status.ApiError:
             # The list is too long for protobuf.
             if verb != "list" or not accepts_json(accept):
                 raise
@@ -282,7 +247,7 @@ class ApiHandler:
         resource: Resource,
         user: User,
         accept: str,
-    ) -> Reply | Watch:
+    ) -> replies.Reply | Watch:
         """Carries out a request for a resource. The caller has checked that the user may make it."""
         objects, query, verb = self._objects, about.query, about.verb
         if verb in ("get", "list", "watch"):
@@ -296,13 +261,13 @@ class ApiHandler:
 
     async def _answer_review(
         self, request: web.BaseRequest, about: _ParsedRequest, target: Target, review: ReviewKind, user: User
-    ) -> Reply:
+    ) -> replies.Reply:
         authorization.authorize(user, "create", request.path, review.plural, target.namespace, "", review.group)
         accept = request.headers.get("Accept", "")
         shape_of(accept, ())  # raises: reviews are answered in JSON only
         async with self._intake.write(request, about.query, user, accept, lambda size: size > LARGE_BYTES) as asked_for:
             sent = parse_object(await asked_for.read(), asked_for.content_type, review.sent)
-        return document_reply(self._reviews.answer(review, sent, user, target.namespace), 201)
+        return replies.document_reply(self._reviews.answer(review, sent, user, target.namespace), 201)
 
     def _authenticate(self, request: web.BaseRequest) -> User:
         certificate = None
@@ -314,20 +279,20 @@ class ApiHandler:
             # Everybody is an administrator here, also a page in a browser.
             why = self._hosts.why_refused(host, origin)
             if why:
-                raise forbidden_page(why)
+                raise status.forbidden_page(why)
             if not header:
                 return certificate or self._default_user
         elif certificate is not None and not header and is_of_another_page(host, origin):
             # A browser sends its client certificate with requests of any page.
-            raise forbidden_page("a certificate is not for pages of other origins")
+            raise status.forbidden_page("a certificate is not for pages of other origins")
         return authorization.authenticate(header, self._tokens, certificate)
 
-    def _answer_plain_path(self, request: web.BaseRequest, segments: tuple[str, ...], user: User) -> Reply:
+    def _answer_plain_path(self, request: web.BaseRequest, segments: tuple[str, ...], user: User) -> replies.Reply:
         if request.method not in ("GET", "HEAD"):
-            raise method_not_allowed()
+            raise status.method_not_allowed()
         match segments:
             case ("version",):
-                return document_reply(dict(VERSION))
+                return replies.document_reply(dict(VERSION))
             case ("livez" | "readyz" | "healthz" as endpoint,):
                 excluded = request.query.getall("exclude", ())
                 return self._health.answer(endpoint, user, verbose="verbose" in request.query, excluded=excluded)
@@ -336,36 +301,38 @@ class ApiHandler:
             case ("openapi", *rest):
                 return self._openapi_reply("/".join(rest), request.headers.get("Accept", ""))
         found_document = self._discovery_reply(request, segments)
-        return found_document or text_reply("404 page not found\n", 404)
+        return found_document or replies.text_reply("404 page not found\n", 404)
 
-    def _openapi_reply(self, path: str, accept: str) -> Reply:
+    def _openapi_reply(self, path: str, accept: str) -> replies.Reply:
         binary = path == "v2" and prefers(accept, gnostic.ASKED_AS)
         found = self._openapi.document("v2.protobuf" if binary else path)
         if found is None:
-            return text_reply("404 page not found\n", 404)
-        return Reply(body=found, content_type=gnostic.MEDIA_TYPE if binary else JSON)
+            return replies.text_reply("404 page not found\n", 404)
+        return replies.Reply(body=found, content_type=gnostic.MEDIA_TYPE if binary else replies.JSON)
 
-    def _discovery_reply(self, request: web.BaseRequest, segments: tuple[str, ...]) -> Reply | None:
+    def _discovery_reply(self, request: web.BaseRequest, segments: tuple[str, ...]) -> replies.Reply | None:
         groups = self._catalog.groups()
         match segments:
             case ("api" | "apis" as root,):
-                if wants_aggregated(request.headers.get("Accept", "")):
-                    shown = encode(aggregated(self._catalog, core=root == "api"))
-                    return cached_reply(shown, AGGREGATED, request.headers.get("If-None-Match", ""))
-                return document_reply(api_versions(self._address) if root == "api" else api_groups(self._catalog))
+                if discovery.wants_aggregated(request.headers.get("Accept", "")):
+                    shown = encode(discovery.aggregated(self._catalog, core=root == "api"))
+                    return replies.cached_reply(shown, discovery.AGGREGATED, request.headers.get("If-None-Match", ""))
+                return replies.document_reply(
+                    discovery.api_versions(self._address) if root == "api" else discovery.api_groups(self._catalog)
+                )
             case ("api", "v1"):
-                return document_reply(api_resources("", groups[""]))
-            case ("apis", group) if group in group_names(self._catalog):
-                return document_reply(api_group(group))
-            case ("apis", group, "v1") if group in group_names(self._catalog):
-                return document_reply(api_resources(group, groups.get(group, [])))
+                return replies.document_reply(discovery.api_resources("", groups[""]))
+            case ("apis", group) if group in discovery.group_names(self._catalog):
+                return replies.document_reply(discovery.api_group(group))
+            case ("apis", group, "v1") if group in discovery.group_names(self._catalog):
+                return replies.document_reply(discovery.api_resources(group, groups.get(group, [])))
         return None
 
 
-def _labels(request: web.BaseRequest, asked: _ParsedRequest) -> Labels:
+def _labels(request: web.BaseRequest, asked: _ParsedRequest) -> request_figures.Labels:
     if asked.target is None or asked.resource is None:
-        return labels_of_path(request.method, asked.segments[0])
-    return labels_of_resource(
+        return request_figures.labels_of_path(request.method, asked.segments[0])
+    return request_figures.labels_of_resource(
         asked.verb,
         request.method,
         asked.resource,

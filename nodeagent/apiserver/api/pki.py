@@ -13,14 +13,7 @@ from typing import Final
 
 from nodeagent.apiserver.api.authorization import ADMINS, AGENTS, READERS
 from nodeagent.apiserver.api.token_file import TokenFile
-from nodeagent.runtime.certificates import (
-    AUTHORITY,
-    CertificateFailed,
-    certificate,
-    make_authority,
-    make_certificate,
-    openssl,
-)
+from nodeagent.runtime import certificates
 
 _CA_DAYS: Final = 3650
 RENEW_BEFORE: Final = timedelta(days=30)
@@ -69,13 +62,13 @@ def prepare(directory: Path, addresses: Iterable[str]) -> Credentials:
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     directory.chmod(0o700)
-    authority = certificate(directory, AUTHORITY)
+    authority = certificates.certificate(directory, certificates.AUTHORITY)
     if not authority.exists():
-        make_authority(directory, "/CN=nodeagent-apiserver-ca", days=_CA_DAYS)
+        certificates.make_authority(directory, "/CN=nodeagent-apiserver-ca", days=_CA_DAYS)
     try:
         ssl.create_default_context(cafile=str(authority))
     except OSError as error:
-        raise CertificateFailed(
+        raise certificates.CertificateFailed(
             f"{authority}: not a certificate that can be read: put back the one that was there, or remove {directory} to have "
             "all keys and tokens made again"
         ) from error
@@ -93,19 +86,19 @@ def prepare(directory: Path, addresses: Iterable[str]) -> Credentials:
 
 
 def _leaf(directory: Path, name: str, subject: str, usage: str, names: str) -> None:
-    made, names_file = certificate(directory, name), directory / f"{name}.names"
+    made, names_file = certificates.certificate(directory, name), directory / f"{name}.names"
     if names_file.exists() and names_file.read_text() == names and made.exists() and _is_fresh(made):
         return
     extensions = [f"extendedKeyUsage={usage}", "keyUsage=critical,digitalSignature"]
     extensions += [f"subjectAltName={names}"] if names else []
-    make_certificate(directory, name, subject, *extensions)
+    certificates.make_certificate(directory, name, subject, *extensions)
     names_file.write_text(names)
 
 
 def _is_fresh(made: Path) -> bool:
     try:
-        openssl("x509", "-in", str(made), "-noout", "-checkend", str(int(RENEW_BEFORE.total_seconds())))
-    except CertificateFailed:
+        certificates.openssl("x509", "-in", str(made), "-noout", "-checkend", str(int(RENEW_BEFORE.total_seconds())))
+    except certificates.CertificateFailed:
         return False
     return True
 

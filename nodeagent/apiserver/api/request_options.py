@@ -10,17 +10,8 @@ from nodeagent.apiserver.api.request_target import as_text, is_true, number
 from nodeagent.apiserver.machinery.acceptance import WriteOptions
 from nodeagent.apiserver.machinery.dependents import BACKGROUND, ORPHAN, POLICIES
 from nodeagent.apiserver.machinery.write_rules import DeleteOptions
+from nodeagent.kinds.description import status
 from nodeagent.kinds.description.documents import Document
-from nodeagent.kinds.description.status import (
-    FieldError,
-    bad_request,
-    forbidden,
-    invalid,
-    object_invalid,
-    required,
-    too_long,
-    unsupported,
-)
 
 _LONGEST_MANAGER: Final = 128
 _DELETE_OPTIONS: Final = {
@@ -75,21 +66,21 @@ def write_options(request: Request, kind: str) -> WriteOptions:
     query = request.query
     validation = query.get("fieldValidation") or "Warn"
     manager = query.get("fieldManager", "")
-    errors: list[FieldError] = []
+    errors: list[status.FieldError] = []
     if kind == "PatchOptions" and request.content_type == bodies.APPLY_PATCH:
         if not manager:
-            errors.append(required("fieldManager", "is required for apply patch"))
+            errors.append(status.required("fieldManager", "is required for apply patch"))
     elif is_true(query.get("force", "")):
-        errors.append(forbidden("force", "may not be specified for non-apply patch"))
+        errors.append(status.forbidden("force", "may not be specified for non-apply patch"))
     if len(manager.encode()) > _LONGEST_MANAGER:
-        errors.append(too_long("fieldManager", _LONGEST_MANAGER))
+        errors.append(status.too_long("fieldManager", _LONGEST_MANAGER))
     elif not manager.isprintable():
-        errors.append(invalid("fieldManager", manager, "should only contain printable characters"))
+        errors.append(status.invalid("fieldManager", manager, "should only contain printable characters"))
     errors += _dry_run_errors(request.dry_run)
     if validation not in ("Ignore", "Warn", "Strict"):
-        errors.append(unsupported("fieldValidation", validation, ("Ignore", "Strict", "Warn")))
+        errors.append(status.unsupported("fieldValidation", validation, ("Ignore", "Strict", "Warn")))
     if errors:
-        raise object_invalid(kind, "", errors, "meta.k8s.io")
+        raise status.object_invalid(kind, "", errors, "meta.k8s.io")
     return WriteOptions(
         manager=request.manager,
         dry_run=bool(request.dry_run),
@@ -98,9 +89,9 @@ def write_options(request: Request, kind: str) -> WriteOptions:
     )
 
 
-def _dry_run_errors(asked: Sequence[str]) -> list[FieldError]:
+def _dry_run_errors(asked: Sequence[str]) -> list[status.FieldError]:
     """Returns an error unless every value is `All`: a mistyped dry run must not be carried out."""
-    return [unsupported("dryRun", list(asked), ("All",))] if any(one != "All" for one in asked) else []
+    return [status.unsupported("dryRun", list(asked), ("All",))] if any(one != "All" for one in asked) else []
 
 
 def delete_options(request: Request, given: Document) -> DeleteOptions:
@@ -108,17 +99,17 @@ def delete_options(request: Request, given: Document) -> DeleteOptions:
     _check_types(given)
     query = request.query
     policy, orphans = query.get("propagationPolicy") or given.get("propagationPolicy"), given.get("orphanDependents")
-    errors: list[FieldError] = []
+    errors: list[status.FieldError] = []
     if policy is not None and orphans is not None:
         errors.append(
-            invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
+            status.invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
         )
     elif policy not in (None, *POLICIES):
-        errors.append(unsupported("propagationPolicy", policy, (*POLICIES, "nil")))
+        errors.append(status.unsupported("propagationPolicy", policy, (*POLICIES, "nil")))
     dry_run = [*request.dry_run, *(given.get("dryRun") or ())]
     errors += _dry_run_errors(dry_run)
     if errors:
-        raise object_invalid("DeleteOptions", "", errors, "meta.k8s.io")
+        raise status.object_invalid("DeleteOptions", "", errors, "meta.k8s.io")
     conditions = given.get("preconditions") or {}
     grace = number(query, "gracePeriodSeconds")
     return DeleteOptions(
@@ -133,7 +124,7 @@ def delete_options(request: Request, given: Document) -> DeleteOptions:
 def _check_types(given: Document) -> None:
     """Raises ApiError 400 for a body that Go would not decode as DeleteOptions: then nothing may be deleted."""
     if given.get("kind") not in (None, "", "DeleteOptions"):
-        raise bad_request("decoded object cannot be converted to DeleteOptions")
+        raise status.bad_request("decoded object cannot be converted to DeleteOptions")
     conditions = given.get("preconditions")
     fields = [(name, given.get(name), kind) for name, kind in _DELETE_OPTIONS.items()]
     if isinstance(conditions, dict):
@@ -141,6 +132,6 @@ def _check_types(given: Document) -> None:
     fields += [("dryRun", item, str) for item in given.get("dryRun") or () if isinstance(given.get("dryRun"), list)]
     for name, value, kind in fields:
         if value is not None and type(value) is not kind:
-            raise bad_request(
+            raise status.bad_request(
                 f"json: cannot unmarshal {_GO_NAMES[type(value)]} into Go struct field DeleteOptions.{name}"
             )

@@ -16,21 +16,10 @@ from nodeagent.apiserver.api.request_options import Request, delete_options, wri
 from nodeagent.apiserver.api.request_target import Shape, Target, is_true, number, shape_of
 from nodeagent.apiserver.api.table_output import row_of, table_of
 from nodeagent.apiserver.api.watches import Watch, WatchRequest
+from nodeagent.apiserver.machinery import reading
 from nodeagent.apiserver.machinery.acceptance import WriteOptions
 from nodeagent.apiserver.machinery.commits import WriteResult
 from nodeagent.apiserver.machinery.loop_time import Clock, LoopTime
-from nodeagent.apiserver.machinery.reading import (
-    ListRequest,
-    Page,
-    Selection,
-    in_chunks,
-    joined,
-    length_of,
-    list_page,
-    needs_reader,
-    option_forbidden,
-    parse_version,
-)
 from nodeagent.apiserver.machinery.registry import Registry
 from nodeagent.apiserver.machinery.request_worker import LARGE_BYTES, Worker
 from nodeagent.apiserver.machinery.schema.json_patch import (
@@ -137,7 +126,7 @@ class ResourceVerbs:
 
     async def _catch_up(self, version: str) -> None:
         """Waits until the store has the latest revision, or at least `version` if the client gave one. Raises ApiError."""
-        if version and (parse_version(version) <= self._store.revision):
+        if version and (reading.parse_version(version) <= self._store.revision):
             return
         try:
             await self._store.latest()
@@ -149,7 +138,7 @@ class ResourceVerbs:
             return self._watch(resource, target, request)
         if verb == "list":
             return await self._list(resource, target, request)
-        asked = parse_version(request.query.get("resourceVersion", ""))
+        asked = reading.parse_version(request.query.get("resourceVersion", ""))
         if asked > self._store.revision:
             raise future_version(asked, self._store.revision)
         return await self._object_reply(resource, self._registry.get(resource, target.namespace, target.name), request)
@@ -202,30 +191,30 @@ class ResourceVerbs:
     def _body(self, resource: Resource, record: Record) -> bytes:
         return encode(resource.from_stored(record.document())) if resource.converts else record.body
 
-    def _selection(self, resource: Resource, target: Target, query: Mapping[str, str]) -> Selection:
+    def _selection(self, resource: Resource, target: Target, query: Mapping[str, str]) -> reading.Selection:
         labels = parse_labels(query["labelSelector"]) if query.get("labelSelector") else EVERYTHING
         fields = EVERYTHING
         if query.get("fieldSelector"):
             fields = parse_fields(query["fieldSelector"], resource.selectable, resource.unselectable)
-        reader = self._readers[(resource.group, resource.plural)] if needs_reader(fields) else None
+        reader = self._readers[(resource.group, resource.plural)] if reading.needs_reader(fields) else None
         if target.name:
             raise bad_request("a single object is watched by a field selector on metadata.name")
-        return Selection(target.namespace, labels, fields, reader)
+        return reading.Selection(target.namespace, labels, fields, reader)
 
-    async def _page(self, resource: Resource, target: Target, request: Request) -> Page:
+    async def _page(self, resource: Resource, target: Target, request: Request) -> reading.Page:
         query = request.query
-        listed = ListRequest(
+        listed = reading.ListRequest(
             self._selection(resource, target, query),
             max(number(query, "limit") or 0, 0),
             query.get("continue", ""),
             query.get("resourceVersion", ""),
             query.get("resourceVersionMatch", ""),
         )
-        return await self._loop_time.run(request.client, list_page(self._store, resource, listed))
+        return await self._loop_time.run(request.client, reading.list_page(self._store, resource, listed))
 
     async def _list(self, resource: Resource, target: Target, request: Request) -> Reply:
         if "sendInitialEvents" in request.query:
-            raise option_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+            raise reading.option_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
         page = await self._page(resource, target, request)
         meta: Document = {"resourceVersion": str(page.revision)}
         if page.token:
@@ -244,7 +233,7 @@ class ResourceVerbs:
     def _table(
         self,
         resource: Resource,
-        page: Page,
+        page: reading.Page,
         version: str,
         include: str,
         meta: Document,
@@ -253,10 +242,12 @@ class ResourceVerbs:
         now = self._clock.time()
         head = encode(table_of(resource, [], version=version, revision=page.revision, now=now, list_meta=meta))
         rows = (encode(row_of(resource, r, version=version, now=now, include=include)) for r in page.records)
-        return Reply(headers=headers, chunks=joined(rows, head[:-2], b"]}", _MADE_CHUNK_BYTES), chunked_bytes=None)
+        return Reply(
+            headers=headers, chunks=reading.joined(rows, head[:-2], b"]}", _MADE_CHUNK_BYTES), chunked_bytes=None
+        )
 
     def _list_reply(
-        self, resource: Resource, page: Page, meta: Document, headers: Sequence[tuple[str, str]] = ()
+        self, resource: Resource, page: reading.Page, meta: Document, headers: Sequence[tuple[str, str]] = ()
     ) -> Reply:
         head = encode({"kind": f"{resource.kind}List", "apiVersion": resource.group_version, "metadata": meta})
         if resource.converts:
@@ -269,19 +260,19 @@ class ResourceVerbs:
         match = query.get("resourceVersionMatch", "")
         if "sendInitialEvents" in query and match != "NotOlderThan":
             why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            raise option_forbidden("resourceVersionMatch", why)
+            raise reading.option_forbidden("resourceVersionMatch", why)
         if match and "sendInitialEvents" not in query:
             why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-            raise option_forbidden("resourceVersionMatch", why)
+            raise reading.option_forbidden("resourceVersionMatch", why)
         if query.get("continue"):
-            raise option_forbidden("continue", "continue is forbidden for watch")
+            raise reading.option_forbidden("continue", "continue is forbidden for watch")
         if target.name:
-            selection = Selection(
+            selection = reading.Selection(
                 target.namespace, fields=parse_fields(f"metadata.name={target.name}", ("metadata.name",), str)
             )
         else:
             selection = self._selection(resource, target, query)
-        version = parse_version(query.get("resourceVersion", ""))
+        version = reading.parse_version(query.get("resourceVersion", ""))
         if initial and version > self._store.revision:
             raise future_version(version, self._store.revision)
         seconds = number(query, "timeoutSeconds")
@@ -412,20 +403,20 @@ def _shape(request: Request, *, is_list: bool = False) -> Shape | None:
     raise not_acceptable(f"you requested {shape.kind}, but the requested object is {what}")
 
 
-def _partial_list(page: Page, meta: Document, version: str, headers: Sequence[tuple[str, str]]) -> Reply:
+def _partial_list(page: reading.Page, meta: Document, version: str, headers: Sequence[tuple[str, str]]) -> Reply:
     head = encode({"kind": metadata_only.LIST_KIND, "apiVersion": f"meta.k8s.io/{version}", "metadata": meta})
     return _converted_list((metadata_only.partial_of(record.body, version) for record in page.records), head, headers)
 
 
-def _stored_list(page: Page, head: bytes, headers: Sequence[tuple[str, str]]) -> Reply:
+def _stored_list(page: reading.Page, head: bytes, headers: Sequence[tuple[str, str]]) -> Reply:
     parts = _around(head)
-    chunks = in_chunks(page, *parts, _CHUNK_BYTES)
-    return Reply(headers=headers, chunks=chunks, chunked_bytes=length_of(page, *parts))
+    chunks = reading.in_chunks(page, *parts, _CHUNK_BYTES)
+    return Reply(headers=headers, chunks=chunks, chunked_bytes=reading.length_of(page, *parts))
 
 
 def _converted_list(items: Iterable[bytes], head: bytes, headers: Sequence[tuple[str, str]]) -> Reply:
     """Returns a list whose items are converted while it is sent: all at once would be kept in memory for a slow client."""
-    chunks = joined(items, *_around(head), _MADE_CHUNK_BYTES)
+    chunks = reading.joined(items, *_around(head), _MADE_CHUNK_BYTES)
     return Reply(headers=headers, chunks=chunks, chunked_bytes=None)
 
 

@@ -11,30 +11,12 @@ from nodeagent.apiserver.machinery.acceptance import WriteOptions
 from nodeagent.apiserver.machinery.joint_writes import JointWrites
 from nodeagent.apiserver.machinery.planned import PlannedWrites
 from nodeagent.apiserver.machinery.request_worker import Worker
-from nodeagent.apiserver.storage.records import (
-    Change,
-    ObjectTooLarge,
-    Record,
-    StorageFailed,
-    StorageFull,
-    StorageUncertain,
-    StorageUnreachable,
-    assemble,
-    draft,
-)
+from nodeagent.apiserver.storage import records
 from nodeagent.apiserver.storage.store import Store
+from nodeagent.kinds.description import status
 from nodeagent.kinds.description.decoding import normalise
 from nodeagent.kinds.description.documents import Document
 from nodeagent.kinds.description.resources import Resource
-from nodeagent.kinds.description.status import (
-    already_exists,
-    body_too_large,
-    internal_error,
-    object_invalid,
-    storage_full,
-    storage_uncertain,
-    storage_unreachable,
-)
 
 _OBJECT_LIMIT_BYTES: Final = 1536 * 1024
 
@@ -43,7 +25,7 @@ _OBJECT_LIMIT_BYTES: Final = 1536 * 1024
 class WriteResult:
     """The object after the write. `gone`: it was removed, not only marked for deletion."""
 
-    record: Record
+    record: records.Record
     created: bool = False
     gone: bool = False
 
@@ -67,14 +49,16 @@ class Commits:
         self._joint_writes = joint_writes
         self._worker = worker
 
-    async def remove(self, resource: Resource, record: Record, live: Document, *, dry_run: bool = False) -> WriteResult:
+    async def remove(
+        self, resource: Resource, record: records.Record, live: Document, *, dry_run: bool = False
+    ) -> WriteResult:
         """Removes an object; `live` is its document. With `dry_run` nothing is changed."""
         joint = self._joint_writes[resource.stored_in]
         plan = joint.plan(None, live)
         if dry_run:
             joint.settle(plan)
             return WriteResult(record, gone=True)
-        change = Change(resource.stored_in, record.path, record.revision, None, record.body, frees=True)
+        change = records.Change(resource.stored_in, record.path, record.revision, None, record.body, frees=True)
         try:
             with _as_api_error():
                 gone = await self._planned.remove(joint, plan, change)
@@ -86,7 +70,7 @@ class Commits:
         self,
         resource: Resource,
         document: Document,
-        record: Record | None,
+        record: records.Record | None,
         options: WriteOptions,
         *,
         frees: bool = False,
@@ -97,7 +81,9 @@ class Commits:
         try:
             plan = joint.plan(document, live)
         except AllocationRefused as refused:
-            raise object_invalid(resource.kind, document["metadata"]["name"], refused.errors, resource.group) from None
+            raise status.object_invalid(
+                resource.kind, document["metadata"]["name"], refused.errors, resource.group
+            ) from None
         try:
             return await self._write(
                 resource, document, record, options, partial(self._planned.write, joint, plan), frees
@@ -109,9 +95,9 @@ class Commits:
         self,
         resource: Resource,
         document: Document,
-        record: Record | None,
+        record: records.Record | None,
         options: WriteOptions,
-        commit: Callable[[Change], Awaitable[Record]],
+        commit: Callable[[records.Change], Awaitable[records.Record]],
         frees: bool,
     ) -> WriteResult:
         document["metadata"]["resourceVersion"] = "0"
@@ -119,24 +105,28 @@ class Commits:
         path = resource.path(meta.get("namespace", ""), meta["name"])
         size = max(options.size_bytes, len(record.body) if record is not None else 0)
         struct = resource.stored_struct or resource.struct
-        body = await self._worker.run(size, lambda: draft(normalise(struct, document)))
+        body = await self._worker.run(size, lambda: records.draft(normalise(struct, document)))
         if len(body) > _OBJECT_LIMIT_BYTES:
-            raise body_too_large(_OBJECT_LIMIT_BYTES)
+            raise status.body_too_large(_OBJECT_LIMIT_BYTES)
         if options.dry_run:
             return self._dry_run(resource, path, body, record)
         expected = record.revision if record is not None else 0
         # In etcd a lease also expires the object when none of our servers runs; locally only a controller deletes it.
         seconds = resource.kept_seconds if self._store.remote else None
         with _as_api_error():
-            written = await commit(Change(resource.stored_in, path, expected, body, frees=frees, seconds=seconds))
+            written = await commit(
+                records.Change(resource.stored_in, path, expected, body, frees=frees, seconds=seconds)
+            )
         return WriteResult(written, created=record is None)
 
-    def _dry_run(self, resource: Resource, path: str, body: bytes, record: Record | None) -> WriteResult:
+    def _dry_run(self, resource: Resource, path: str, body: bytes, record: records.Record | None) -> WriteResult:
         if record is None and self._store.get(resource.stored_in, path) is not None:
-            raise already_exists(resource.plural, path.rpartition("/")[2], resource.group)
+            raise status.already_exists(resource.plural, path.rpartition("/")[2], resource.group)
         revision = record.revision if record is not None else 0
-        shown = assemble(body, revision) if record is not None else body.replace(b'"resourceVersion":"0",', b"", 1)
-        return WriteResult(Record(path, revision, shown), created=record is None)
+        shown = (
+            records.assemble(body, revision) if record is not None else body.replace(b'"resourceVersion":"0",', b"", 1)
+        )
+        return WriteResult(records.Record(path, revision, shown), created=record is None)
 
 
 @contextmanager
@@ -144,13 +134,13 @@ def _as_api_error() -> Iterator[None]:
     """Turns errors of the storage into API errors (context manager)."""
     try:
         yield
-    except StorageFull:
-        raise storage_full() from None
-    except StorageUnreachable as error:
-        raise storage_unreachable(f"nothing was written: {error}") from None
-    except StorageUncertain as error:
-        raise storage_uncertain(str(error)) from None
-    except ObjectTooLarge as error:
-        raise body_too_large(_OBJECT_LIMIT_BYTES) from error
-    except StorageFailed as error:
-        raise internal_error(f"storage: {error}") from None
+    except records.StorageFull:
+        raise status.storage_full() from None
+    except records.StorageUnreachable as error:
+        raise status.storage_unreachable(f"nothing was written: {error}") from None
+    except records.StorageUncertain as error:
+        raise status.storage_uncertain(str(error)) from None
+    except records.ObjectTooLarge as error:
+        raise status.body_too_large(_OBJECT_LIMIT_BYTES) from error
+    except records.StorageFailed as error:
+        raise status.internal_error(f"storage: {error}") from None

@@ -7,15 +7,7 @@ from typing import Final
 
 from nodeagent.apiserver.addresses.allocation import ADDRESSES
 from nodeagent.apiserver.machinery.joint_writes import JointWrites, WritePlan
-from nodeagent.apiserver.storage.records import (
-    Change,
-    Precondition,
-    Record,
-    StorageFailed,
-    StorageFull,
-    StorageUncertain,
-    StorageUnreachable,
-)
+from nodeagent.apiserver.storage import records
 from nodeagent.apiserver.storage.store import Store
 
 _TURN_SECONDS: Final = 10.0
@@ -32,7 +24,7 @@ class PlannedWrites:
         self._store = store
         self._is_beside_others = is_beside_others
 
-    async def write(self, joint: JointWrites, plan: WritePlan, change: Change) -> Record:
+    async def write(self, joint: JointWrites, plan: WritePlan, change: records.Change) -> records.Record:
         """Commits the object's new state and its plan in one transaction; beside a kube-apiserver, new addresses before it.
 
         A kube-apiserver receives Services and addresses by two watches. If both come in one transaction, it often sees the
@@ -47,24 +39,28 @@ class PlannedWrites:
             await asyncio.sleep(_HEAD_START_SECONDS)
             later = [one for one in plan.changes if one not in early]
             return (await self._commit(joint, plan, [*later, change]))[-1]
-        except StorageUncertain:
+        except records.StorageUncertain:
             raise
-        except (Precondition, StorageFull, StorageFailed):
-            with suppress(Precondition, StorageFull, StorageFailed):
-                await self._store.commit([Change(ADDRESSES, one.path, one.revision, None, one.body) for one in made])
+        except (records.Precondition, records.StorageFull, records.StorageFailed):
+            with suppress(records.Precondition, records.StorageFull, records.StorageFailed):
+                await self._store.commit(
+                    [records.Change(ADDRESSES, one.path, one.revision, None, one.body) for one in made]
+                )
             raise
 
-    async def remove(self, joint: JointWrites, plan: WritePlan, change: Change) -> Record:
+    async def remove(self, joint: JointWrites, plan: WritePlan, change: records.Change) -> records.Record:
         """Commits the deletion and its plan. A full etcd accepts only deletions: then the other changes are left to repair."""
         changes = [change, *plan.changes]
         try:
             return (await self._commit(joint, plan, changes))[0]
-        except StorageFull:
+        except records.StorageFull:
             if joint.turn(plan) is None:
                 raise
         return (await self._store.commit([one for one in changes if one.body is None]))[0]
 
-    async def _commit(self, joint: JointWrites, plan: WritePlan, changes: Sequence[Change]) -> list[Record]:
+    async def _commit(
+        self, joint: JointWrites, plan: WritePlan, changes: Sequence[records.Change]
+    ) -> list[records.Record]:
         turn = joint.turn(plan)
         if turn is None:
             return await self._store.commit(changes)
@@ -73,7 +69,7 @@ class PlannedWrites:
                 late = joint.late_changes(plan)
                 try:
                     return (await self._store.commit([*changes, *late]))[: len(changes)]
-                except Precondition as race:
+                except records.Precondition as race:
                     # Another server changed the shared record; the plan may still fit.
                     if not any(
                         one.path == race.change.path for one in late if one.collection == race.change.collection
@@ -89,7 +85,7 @@ async def _locked(turn: asyncio.Lock) -> AsyncIterator[None]:
         async with asyncio.timeout(_TURN_SECONDS):
             await turn.acquire()
     except TimeoutError:
-        raise StorageUnreachable("earlier writes are still waiting") from None
+        raise records.StorageUnreachable("earlier writes are still waiting") from None
     try:
         yield
     finally:

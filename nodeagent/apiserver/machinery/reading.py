@@ -11,16 +11,8 @@ import msgspec
 from nodeagent.apiserver.machinery.selectors import EVERYTHING, Selector
 from nodeagent.apiserver.storage.records import Compacted, Record
 from nodeagent.apiserver.storage.store import PastState, Store
+from nodeagent.kinds.description import status
 from nodeagent.kinds.description.resources import FieldReader, Resource
-from nodeagent.kinds.description.status import (
-    ApiError,
-    bad_request,
-    expired,
-    forbidden,
-    future_version,
-    object_invalid,
-    unsupported,
-)
 
 LIST_TOO_OLD: Final = "The resourceVersion for the provided list is too old."
 CONTINUE_TOO_OLD: Final = (
@@ -99,9 +91,9 @@ def parse_version(text: str) -> int:
     if not text:
         return 0
     if not (text.isascii() and text.isdigit()):
-        raise bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+        raise status.bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
     if len(text) > _MOST_DIGITS or int(text) >= 2**64:
-        raise bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": value out of range')
+        raise status.bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": value out of range')
     return int(text)
 
 
@@ -168,10 +160,10 @@ def _origin(store: Store, request: ListRequest, prefix: str) -> tuple[int | None
                 "resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"
             )
         if request.version not in ("", "0"):
-            raise bad_request("specifying resource version is not allowed when using continue")
+            raise status.bad_request("specifying resource version is not allowed when using continue")
         token = _read_token(request.token)
         if token.rv > store.revision:
-            raise future_version(token.rv, store.revision)
+            raise status.future_version(token.rv, store.revision)
         start = prefix + token.start.removeprefix("/").removesuffix("\0")
         return (token.rv if token.rv > 0 else None), start
     version = parse_version(request.version)
@@ -180,10 +172,10 @@ def _origin(store: Store, request: ListRequest, prefix: str) -> tuple[int | None
             "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
         )
     if request.match not in ("", "Exact", "NotOlderThan"):
-        wrong = unsupported("resourceVersionMatch", request.match, ("", "Exact", "NotOlderThan"))
-        raise object_invalid("ListOptions", "", [wrong], "meta.k8s.io")
+        wrong = status.unsupported("resourceVersionMatch", request.match, ("", "Exact", "NotOlderThan"))
+        raise status.object_invalid("ListOptions", "", [wrong], "meta.k8s.io")
     if version > store.revision:
-        raise future_version(version, store.revision)
+        raise status.future_version(version, store.revision)
     if request.match == "Exact" and not version:
         raise option_forbidden(
             "resourceVersionMatch", 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
@@ -192,9 +184,9 @@ def _origin(store: Store, request: ListRequest, prefix: str) -> tuple[int | None
     return (version if exact else None), None
 
 
-def option_forbidden(field_name: str, why: str) -> ApiError:
+def option_forbidden(field_name: str, why: str) -> status.ApiError:
     """Returns the error 422 for an option of a list or watch that is not allowed here."""
-    return object_invalid("ListOptions", "", [forbidden(field_name, why)], "meta.k8s.io")
+    return status.object_invalid("ListOptions", "", [status.forbidden(field_name, why)], "meta.k8s.io")
 
 
 def _past(store: Store, resource: Resource, version: int, request: ListRequest) -> Steps[PastState]:
@@ -202,9 +194,9 @@ def _past(store: Store, resource: Resource, version: int, request: ListRequest) 
         store.check_revision(version)
     except Compacted:
         if not request.token:
-            raise expired(LIST_TOO_OLD) from None
+            raise status.expired(LIST_TOO_OLD) from None
         inconsistent = _encode_token(_Token("meta.k8s.io/v1", -1, _read_token(request.token).start))
-        raise expired(CONTINUE_TOO_OLD, {"continue": inconsistent}) from None
+        raise status.expired(CONTINUE_TOO_OLD, {"continue": inconsistent}) from None
     return (yield from store.collection(resource.stored_in).past(version))
 
 
@@ -221,7 +213,7 @@ def _read_token(text: str) -> _Token:
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, ValueError):
-        raise bad_request(
+        raise status.bad_request(
             f"invalid continue token: continue key is not valid: illegal base64 data at input byte {len(text)}"
         ) from None
     try:
@@ -230,9 +222,9 @@ def _read_token(text: str) -> _Token:
         first = raw[:1]
         shown = first.decode("latin-1") if first.isascii() and first.isalnum() else f"\\x{first.hex()}"
         why = f"invalid character '{shown}' looking for beginning of value" if first else "unexpected end of JSON input"
-        raise bad_request(f"invalid continue token: continue key is not valid: {why}") from None
+        raise status.bad_request(f"invalid continue token: continue key is not valid: {why}") from None
     if token.v != "meta.k8s.io/v1" or not token.start:
-        raise bad_request(
+        raise status.bad_request(
             "invalid continue token: continue key is not valid: encoded start key empty (version meta.k8s.io/v1)"
         )
     return token

@@ -10,43 +10,20 @@ from functools import partial
 from itertools import chain
 from typing import Final, Protocol
 
-from nodeagent.apiserver.machinery import managed
+from nodeagent.apiserver.machinery import managed, write_rules
 from nodeagent.apiserver.machinery.acceptance import WriteOptions, accept, check
 from nodeagent.apiserver.machinery.commits import Commits, WriteResult
 from nodeagent.apiserver.machinery.dependents import hold
 from nodeagent.apiserver.machinery.joint_writes import JointWrites
 from nodeagent.apiserver.machinery.request_worker import Worker
-from nodeagent.apiserver.machinery.write_rules import (
-    DeleteOptions,
-    apply_conflict,
-    check_identity,
-    check_preconditions,
-    generation_changes,
-    is_finished,
-    is_same,
-    only_subresource,
-    set_namespace,
-)
-from nodeagent.apiserver.storage.records import (
-    Precondition,
-    Record,
-)
+from nodeagent.apiserver.storage.records import Precondition, Record
 from nodeagent.apiserver.storage.store import Store
+from nodeagent.kinds.description import status
 from nodeagent.kinds.description.decoding import empty, normalise
 from nodeagent.kinds.description.documents import Document, copy, decode, encode
 from nodeagent.kinds.description.moments import rfc3339
 from nodeagent.kinds.description.object_rules import new_finalizers
 from nodeagent.kinds.description.resources import NAMESPACES, STATUS, Catalog, Resource
-from nodeagent.kinds.description.status import (
-    FieldError,
-    already_exists,
-    bad_request,
-    denied,
-    internal_error,
-    modified,
-    not_found,
-    object_invalid,
-)
 
 _RETRIES: Final = 8
 _NAME_LONGEST: Final = 63
@@ -95,15 +72,15 @@ class Registry:
         """Returns the latest object. Raises ApiError 404."""
         record = self._store.get(resource.stored_in, resource.path(namespace, name))
         if record is None:
-            raise not_found(resource.plural, name, resource.group)
+            raise status.not_found(resource.plural, name, resource.group)
         return record
 
     async def create(self, resource: Resource, namespace: str, given: Document, options: WriteOptions) -> WriteResult:
         """Stores a new object."""
         document = await self._accept(resource, given, options)
-        set_namespace(resource, document, namespace)
+        write_rules.set_namespace(resource, document, namespace)
         if document["metadata"].get("resourceVersion"):
-            raise bad_request("resourceVersion should not be set on objects to be created")
+            raise status.bad_request("resourceVersion should not be set on objects to be created")
         return await self._create(resource, document, options)
 
     async def _accept(self, resource: Resource, given: Document, options: WriteOptions) -> Document:
@@ -129,10 +106,10 @@ class Registry:
             except Precondition as race:
                 taken = race.change.collection == resource.stored_in
                 if taken and not prefix:
-                    raise already_exists(resource.plural, document["metadata"]["name"], resource.group) from None
+                    raise status.already_exists(resource.plural, document["metadata"]["name"], resource.group) from None
             # The allocations of this attempt were released; the next one starts from the original request.
             document = await self._worker.run(size, partial(decode, pristine))
-        raise internal_error("no free name or address was found")
+        raise status.internal_error("no free name or address was found")
 
     def _prepare_new(self, resource: Resource, document: Document, options: WriteOptions, *, owned: bool) -> bytes:
         """Completes a new object as far as that does not depend on other objects. Returns it encoded."""
@@ -150,24 +127,24 @@ class Registry:
     ) -> WriteResult:
         """Replaces an object, or its subresource `part`."""
         document = await self._accept(resource, given, options)
-        set_namespace(resource, document, namespace)
+        write_rules.set_namespace(resource, document, namespace)
         sent = document["metadata"].get("name") or name
         if sent != name:
-            raise bad_request(f"the name of the object ({sent}) does not match the name on the URL ({name})")
+            raise status.bad_request(f"the name of the object ({sent}) does not match the name on the URL ({name})")
         document["metadata"]["name"] = name
         meta = document["metadata"]
         version, uid = meta.get("resourceVersion", ""), meta.get("uid", "")
         if self._store.get(resource.stored_in, resource.path(namespace, name)) is None:
             if resource.creates_on_update and not part and not version and not uid:
                 return await self._create(resource, document, options)
-            raise not_found(resource.plural, name, resource.group)
+            raise status.not_found(resource.plural, name, resource.group)
         if resource.insists_on_version and not version:
-            needed = FieldError(
+            needed = status.FieldError(
                 "FieldValueInvalid",
                 "metadata.resourceVersion",
                 "Invalid value: 0: must be specified for an update",
             )
-            raise object_invalid(resource.kind, name, [needed], resource.group)
+            raise status.object_invalid(resource.kind, name, [needed], resource.group)
         return await self._change(resource, namespace, name, lambda _: copy(document), options, part)
 
     async def patch(
@@ -183,9 +160,9 @@ class Registry:
 
         def patched(live: Document) -> Document:
             document = accept(resource, change(resource.from_stored(live)), options)
-            set_namespace(resource, document, namespace)
+            write_rules.set_namespace(resource, document, namespace)
             if document["metadata"].get("name") != name:
-                raise bad_request("the name of an object cannot be changed by a patch")
+                raise status.bad_request("the name of an object cannot be changed by a patch")
             return document
 
         self.get(resource, namespace, name)
@@ -200,11 +177,11 @@ class Registry:
         )
         sent = configuration.get("metadata", {}).get("name") or name
         if sent != name:
-            raise bad_request(f"the name of the object ({sent}) does not match the name on the URL ({name})")
+            raise status.bad_request(f"the name of the object ({sent}) does not match the name on the URL ({name})")
         configuration["metadata"] = {**configuration.get("metadata", {}), "name": name}
-        set_namespace(resource, configuration, namespace)
+        write_rules.set_namespace(resource, configuration, namespace)
         if configuration["metadata"].get("managedFields"):
-            raise bad_request("metadata.managedFields must be nil")
+            raise status.bad_request("metadata.managedFields must be nil")
         struct = resource.stored_struct or resource.struct
         manager = managed.Manager("Apply", options.manager, resource.group_version, part)
         reset = ("spec" if part == STATUS else STATUS) if resource.has_status else ""
@@ -215,19 +192,21 @@ class Registry:
                     struct, live, configuration, manager, self._now(), force=options.force, reset=reset
                 )
             except managed.ApplyConflict as found:
-                raise apply_conflict(found) from None
+                raise write_rules.apply_conflict(found) from None
 
         if self._store.get(resource.stored_in, resource.path(namespace, name)) is None:
             if part:
-                raise not_found(resource.plural, name, resource.group)
+                raise status.not_found(resource.plural, name, resource.group)
             document = await self._worker.run(options.size_bytes, lambda: normalise(struct, applied(None)))
             return await self._create(resource, document, options, owned=True)
         return await self._change(resource, namespace, name, applied, options, part, owned=True)
 
-    async def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> WriteResult:
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, options: write_rules.DeleteOptions
+    ) -> WriteResult:
         """Removes an object, or marks it for deletion if finalizers or a grace period hold it."""
         if name in resource.immortal:
-            raise denied(resource.plural, name, f"this {resource.singular} may not be deleted", resource.group)
+            raise status.denied(resource.plural, name, f"this {resource.singular} may not be deleted", resource.group)
         for _ in range(_RETRIES):
             record = self.get(resource, namespace, name)
             live, marked = await self._worker.run(
@@ -243,18 +222,18 @@ class Registry:
                 )
             except Precondition:
                 continue
-        raise modified(resource.plural, name, resource.group)
+        raise status.modified(resource.plural, name, resource.group)
 
     def _deletion_result(
-        self, resource: Resource, record: Record, options: DeleteOptions
+        self, resource: Resource, record: Record, options: write_rules.DeleteOptions
     ) -> tuple[Document, Document | None]:
         """Returns (the object, the object that is left: the same if nothing changes, None if it is to be removed)."""
         live = record.document()
-        check_preconditions(resource, live, options)
+        write_rules.check_preconditions(resource, live, options)
         marked = self._mark(resource, live, options)
         return live, live if marked == live else marked
 
-    def _mark(self, resource: Resource, live: Document, options: DeleteOptions) -> Document | None:
+    def _mark(self, resource: Resource, live: Document, options: write_rules.DeleteOptions) -> Document | None:
         """Returns the object with its deletionTimestamp, or None if nothing holds it."""
         meta = live["metadata"]
         life = resource.life
@@ -297,12 +276,12 @@ class Registry:
             if document is None:
                 return WriteResult(record)
             try:
-                if is_finished(document, held=life.is_held(document)):
+                if write_rules.is_finished(document, held=life.is_held(document)):
                     return await self._commits.remove(resource, record, document, dry_run=options.dry_run)
                 return await self._commits.write(resource, document, record, options)
             except Precondition:
                 continue
-        raise modified(resource.plural, name, resource.group)
+        raise status.modified(resource.plural, name, resource.group)
 
     def _new_state(
         self,
@@ -318,10 +297,10 @@ class Registry:
         struct = resource.stored_struct or resource.struct
         live = record.document()
         document = normalise(struct, change(copy(live)))
-        check_identity(resource, document["metadata"], live["metadata"], record.revision)
+        write_rules.check_identity(resource, document["metadata"], live["metadata"], record.revision)
         resource.default(document)
         if part:
-            document = only_subresource(resource, document, live, part)
+            document = write_rules.only_subresource(resource, document, live, part)
         else:
             resource.life.prepare_update(document, live)
         document = normalise(struct, document)
@@ -329,7 +308,7 @@ class Registry:
             manager = self._manager(resource, options, part)
             managed.track_update(struct, normalise(struct, live), document, manager, self._now())
         self._count_generation(resource, document, live)
-        if is_same(document, live):
+        if write_rules.is_same(document, live):
             return None
         changed = resource.validate_update
         errors = changed(document, live) if changed is not None else resource.validate(document)
@@ -343,7 +322,7 @@ class Registry:
         namespace = meta.get("namespace", "")
         record = self._store.get(NAMESPACES, namespace)
         if record is None:
-            raise not_found(NAMESPACES, namespace)
+            raise status.not_found(NAMESPACES, namespace)
         # Avoids decoding the namespace in the usual case.
         if b'"deletionTimestamp"' in record.body and record.is_ending:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
@@ -352,7 +331,7 @@ class Registry:
                 "message": f"namespace {namespace} is being terminated",
                 "field": "metadata.namespace",
             }
-            raise denied(resource.plural, meta.get("name", ""), why, resource.group, [cause])
+            raise status.denied(resource.plural, meta.get("name", ""), why, resource.group, [cause])
 
     def _identify(self, resource: Resource, meta: Document) -> None:
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
@@ -368,7 +347,7 @@ class Registry:
         if not resource.generation_of:
             return
         generation = live["metadata"].get("generation", 1)
-        document["metadata"]["generation"] = generation + generation_changes(resource, document, live)
+        document["metadata"]["generation"] = generation + write_rules.generation_changes(resource, document, live)
 
     def _manager(self, resource: Resource, options: WriteOptions, part: str = "") -> managed.Manager:
         return managed.Manager("Update", options.manager, resource.group_version, part)

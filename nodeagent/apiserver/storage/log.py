@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final, TypeVar
 
+from nodeagent.apiserver.storage import sqlite_file
 from nodeagent.apiserver.storage.disk_reserve import DiskReserve
 from nodeagent.apiserver.storage.port import Deliver, Loaded, Settled, Write
 from nodeagent.apiserver.storage.records import (
@@ -26,15 +27,6 @@ from nodeagent.apiserver.storage.records import (
     StorageFailed,
     StorageFull,
     assemble,
-)
-from nodeagent.apiserver.storage.sqlite_file import (
-    PAGE_BYTES,
-    Progress,
-    check_structure,
-    connect,
-    copy_to,
-    examine_log,
-    read_revisions,
 )
 from nodeagent.apiserver.storage.sqlite_writes import compact, insert, keep_leases, roll_back, without_body
 from nodeagent.apiserver.storage.write_ahead import Ending
@@ -68,7 +60,7 @@ class Log:
         self._versions: dict[tuple[str, str], int] = {}
         self._leased: set[tuple[str, str]] = set()
         self._counter = 0
-        self._progress: Progress | None = None
+        self._progress: sqlite_file.Progress | None = None
         self._delivered = 0
         self.short = False
         """Whether only writes that free space are accepted."""
@@ -141,7 +133,7 @@ class Log:
 
     async def snapshot(self, path: str) -> None:
         """Copies the store with SQLite's online backup. Raises StorageFailed, StorageFull."""
-        await self._call(lambda connection: copy_to(connection, path))
+        await self._call(lambda connection: sqlite_file.copy_to(connection, path))
 
     async def _call(self, function: Callable[[sqlite3.Connection], _Result]) -> _Result:
         done: Future[_Result] = Future()
@@ -150,12 +142,12 @@ class Log:
 
     def _run(self) -> None:
         try:
-            ending = examine_log(self._path)
+            ending = sqlite_file.examine_log(self._path)
             connection = self._connect()
             try:
                 loaded = self._load(connection)
                 self.short = self._recheck_short(connection)
-                self._progress = Progress(self._path) if self.shared else None
+                self._progress = sqlite_file.Progress(self._path) if self.shared else None
             except BaseException:
                 connection.close()
                 raise
@@ -196,18 +188,18 @@ class Log:
         """Returns a connection to the file. On a full disk SQLite cannot create its write-ahead log: the disk reserve gives it the
         space."""
         try:
-            return connect(self._path, self._limit_bytes)
+            return sqlite_file.connect(self._path, self._limit_bytes)
         except sqlite3.OperationalError:
             if self._reserve is None or not self._reserve.held:
                 raise
             self._reserve.release()
-            return connect(self._path, self._limit_bytes)
+            return sqlite_file.connect(self._path, self._limit_bytes)
 
     def _load(self, connection: sqlite3.Connection) -> Loaded:
-        check_structure(connection)
+        sqlite_file.check_structure(connection)
         connection.execute("BEGIN")  # a consistent read, while other processes may be writing
         try:
-            rows = read_revisions(connection)
+            rows = sqlite_file.read_revisions(connection)
             facts = dict(connection.execute("SELECT name, value FROM fact"))
             self._leased = set(connection.execute("SELECT collection, path FROM lease"))
         finally:
@@ -230,7 +222,7 @@ class Log:
             self._read_foreign(connection)
 
     def _read_foreign(self, connection: sqlite3.Connection) -> None:
-        found = read_revisions(connection, self._counter)
+        found = sqlite_file.read_revisions(connection, self._counter)
         # After the read: revisions that are compacted from now on have been read.
         (floor,) = connection.execute("SELECT value FROM fact WHERE name = 'floor'").fetchone()
         if floor > self._counter:
@@ -350,7 +342,7 @@ class Log:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         (free,) = connection.execute("PRAGMA freelist_count").fetchone()
         reserve = min(self._limit_bytes // 4, _LARGEST_RESERVE_BYTES)
-        return bool((pages - free) * PAGE_BYTES > self._limit_bytes - reserve)
+        return bool((pages - free) * sqlite_file.PAGE_BYTES > self._limit_bytes - reserve)
 
     def _refusal_if_short(self, connection: sqlite3.Connection, changes: Sequence[Change]) -> StorageFull | None:
         """Returns an error if only the reserve is left and the changes neither free space nor renew an expiring object."""

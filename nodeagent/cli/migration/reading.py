@@ -1,14 +1,6 @@
 """Reads the state that decides the next step from the cluster."""
 
-from nodeagent.cli.migration.found import (
-    AGENT,
-    KUBE_PROXY,
-    ClusterState,
-    DaemonSet,
-    Document,
-    daemonset_of,
-    node_of,
-)
+from nodeagent.cli.migration import found
 from nodeagent.cli.migration.kubectl import Kubectl
 
 AGENT_IMAGE = "nodeagent.io/agent-image"
@@ -16,17 +8,17 @@ AGENT_IMAGE = "nodeagent.io/agent-image"
 _REVISION = "controller-revision-hash"
 
 
-def read_cluster(kubectl: Kubectl) -> ClusterState:
+def read_cluster(kubectl: Kubectl) -> found.ClusterState:
     """Returns the present state. Raises KubectlFailed."""
     pods = kubectl.items("pods")
     revisions = kubectl.items("controllerrevisions.apps")
     service = kubectl.get("service", "kubernetes", namespace="default")
     addresses = (service or {}).get("spec", {}).get("clusterIPs") or ()
-    configuration = kubectl.get("configmap", KUBE_PROXY)
-    return ClusterState(
-        tuple(node_of(node) for node in kubectl.items("nodes")),
-        _daemonset(kubectl, KUBE_PROXY, pods, revisions),
-        _daemonset(kubectl, AGENT, pods, revisions),
+    configuration = kubectl.get("configmap", found.KUBE_PROXY)
+    return found.ClusterState(
+        tuple(found.node_of(node) for node in kubectl.items("nodes")),
+        _daemonset(kubectl, found.KUBE_PROXY, pods, revisions),
+        _daemonset(kubectl, found.AGENT, pods, revisions),
         None if configuration is None else configuration.get("data") or {},
         tuple(addresses),
     )
@@ -34,22 +26,24 @@ def read_cluster(kubectl: Kubectl) -> ClusterState:
 
 def read_image(kubectl: Kubectl) -> str | None:
     """Returns the image of our agents, as noted when they were placed; None if nothing of ours is left."""
-    daemonset = kubectl.get("daemonset", KUBE_PROXY)
+    daemonset = kubectl.get("daemonset", found.KUBE_PROXY)
     noted: str | None = (daemonset or {"metadata": {}})["metadata"].get("annotations", {}).get(AGENT_IMAGE)
     return noted
 
 
-def _daemonset(kubectl: Kubectl, name: str, pods: list[Document], revisions: list[Document]) -> DaemonSet | None:
-    return daemonset_of(kubectl.get("daemonset", name), pods, _present_revision(name, revisions))
+def _daemonset(
+    kubectl: Kubectl, name: str, pods: list[found.Document], revisions: list[found.Document]
+) -> found.DaemonSet | None:
+    return found.daemonset_of(kubectl.get("daemonset", name), pods, _present_revision(name, revisions))
 
 
-def _present_revision(daemonset: str, revisions: list[Document]) -> str | None:
+def _present_revision(daemonset: str, revisions: list[found.Document]) -> str | None:
     """Returns the hash of the newest revision of a DaemonSet's template, or None."""
     own = [
         one
         for one in revisions
         if any(
-            owner.get("kind") == "DaemonSet" and owner["name"] == daemonset
+            owner.get("kind") == "found.DaemonSet" and owner["name"] == daemonset
             for owner in one["metadata"].get("ownerReferences", ())
         )
     ]

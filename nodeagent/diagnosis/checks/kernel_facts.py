@@ -7,12 +7,7 @@ from ipaddress import IPv4Network, ip_network
 from pathlib import Path
 
 from nodeagent.diagnosis.checks.node_facts import Facts, LinkFact
-from nodeagent.diagnosis.checks.settings import (
-    CONNTRACK_CLASHES,
-    CONNTRACK_DROPS,
-    NEIGHBOURS,
-    NEIGHBOURS_FULL,
-)
+from nodeagent.diagnosis.checks.settings import CONNTRACK_CLASHES, CONNTRACK_DROPS, NEIGHBOURS, NEIGHBOURS_FULL
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.chains_here import ChainFact, read_chains
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset

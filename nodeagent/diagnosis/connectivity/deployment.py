@@ -7,28 +7,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from nodeagent.diagnosis.connectivity import objects, pod_program
+from nodeagent.diagnosis.connectivity import objects, pod_program, stage
 from nodeagent.diagnosis.connectivity.cluster import NAMESPACES, ClusterClient
 from nodeagent.diagnosis.connectivity.pod_states import missing_pods, why_never_ready
-from nodeagent.diagnosis.connectivity.stage import (
-    DeployedNode,
-    DeployedObjects,
-    DeployedService,
-    by_family,
-    families_of,
-    node_place,
-    pods_by_node,
-    resolver_of,
-    service_place,
-)
 from nodeagent.model.addresses import Family
-from nodeagent.proxy.source.client.api_errors import (
-    ForbiddenError,
-    NotServedError,
-    RejectedError,
-    ServerUnreachableError,
-    StatusError,
-)
+from nodeagent.proxy.source.client import api_errors
 
 Document = dict[str, Any]
 POLL_SECONDS = 0.5
@@ -62,10 +45,10 @@ class Deployment:
         self._plan = plan
         self._path = f"{NAMESPACES}/{plan.namespace}"
         self._creating: asyncio.Task[Document] | None = None
-        self._services: dict[str, DeployedService] = {}
+        self._services: dict[str, stage.DeployedService] = {}
         self._refused: dict[str, str] = {}
 
-    async def create(self) -> DeployedObjects:
+    async def create(self) -> stage.DeployedObjects:
         """Creates everything and waits until the pods are ready. Raises ConnectivityError or KubeError."""
         document = objects.namespace(self._plan.namespace)
         # If it is interrupted here, `remove` must still find out whether there is a namespace to delete.
@@ -74,20 +57,20 @@ class Deployment:
         await self._create_pods()
         families = await self._create_services()
         pods = await self._ready_pods()
-        places = pods_by_node(pods)
-        nodes = tuple(node_place(node, places) for node in self._plan.nodes)
+        places = stage.pods_by_node(pods)
+        nodes = tuple(stage.node_place(node, places) for node in self._plan.nodes)
         for number, node in enumerate(nodes):
             await self._cluster.patch(f"{self._path}/pods/{node.server.name}", objects.node_number(number))
-        return DeployedObjects(
+        return stage.DeployedObjects(
             namespace=self._plan.namespace,
             nodes=nodes,
             services=self._services,
             families=families,
             outer_addresses={
-                objects.BALANCER: by_family(self._plan.balancer_addresses),
-                objects.EXTERNAL_IP: by_family(self._plan.external_ips),
+                objects.BALANCER: stage.by_family(self._plan.balancer_addresses),
+                objects.EXTERNAL_IP: stage.by_family(self._plan.external_ips),
             },
-            resolver=resolver_of(await self._resolv_conf(nodes[0]), self._plan.namespace),
+            resolver=stage.resolver_of(await self._resolv_conf(nodes[0]), self._plan.namespace),
             refused=self._refused,
         )
 
@@ -96,7 +79,7 @@ class Deployment:
         if self._creating is None:
             return True
         await asyncio.wait([self._creating])
-        if isinstance(self._creating.exception(), StatusError):
+        if isinstance(self._creating.exception(), api_errors.StatusError):
             return True  # the server refused to create it
         return await delete_and_wait(self._cluster, self._plan.namespace, seconds)
 
@@ -106,7 +89,7 @@ class Deployment:
         for role in objects.ROLES:
             try:
                 await self._cluster.create(path, objects.daemon_set(role, self._plan.image, self._plan.node_names))
-            except NotServedError as error:
+            except api_errors.NotServedError as error:
                 raise ConnectivityError(
                     f"{self._cluster.server} has no DaemonSets: no pods can run in this cluster"
                 ) from error
@@ -116,19 +99,21 @@ class Deployment:
         families: tuple[Family, ...] = ()
         for document in objects.services(len(self._plan.nodes)):
             made = await self._create_service(document)
-            families = families or families_of(made)
-        addresses = [address for family, address in by_family(self._plan.external_ips).items() if family in families]
+            families = families or stage.families_of(made)
+        addresses = [
+            address for family, address in stage.by_family(self._plan.external_ips).items() if family in families
+        ]
         for document in objects.outer_services(addresses):
             try:
                 await self._create_service(document)
-            except (ForbiddenError, RejectedError) as error:
+            except (api_errors.ForbiddenError, api_errors.RejectedError) as error:
                 self._refused[document["metadata"]["name"]] = str(error)
         await self._set_balancer_status(families)
         return families
 
     async def _create_service(self, document: Document) -> Document:
         made = await self._cluster.create(f"{self._path}/services", document)
-        place = service_place(made)
+        place = stage.service_place(made)
         self._services[place.name] = place
         return made
 
@@ -136,12 +121,12 @@ class Deployment:
         if objects.BALANCER in self._refused:
             return
         addresses = [
-            address for family, address in by_family(self._plan.balancer_addresses).items() if family in families
+            address for family, address in stage.by_family(self._plan.balancer_addresses).items() if family in families
         ]
         try:
             path = f"{self._path}/services/{objects.BALANCER}/status"
             await self._cluster.patch(path, objects.balancer_status(addresses))
-        except (ForbiddenError, RejectedError) as error:
+        except (api_errors.ForbiddenError, api_errors.RejectedError) as error:
             self._refused[objects.BALANCER] = str(error)
 
     async def _ready_pods(self) -> list[Document]:
@@ -160,7 +145,7 @@ class Deployment:
             line = f"the test pods do not run after {self._plan.seconds:g} s: {missing[0]}{more}"
             raise ConnectivityError(line) from error
 
-    async def _resolv_conf(self, node: DeployedNode) -> str:
+    async def _resolv_conf(self, node: stage.DeployedNode) -> str:
         program = "import sys; sys.stdout.write(open('/etc/resolv.conf').read())"
         ran = await self._cluster.run(
             self._plan.namespace, node.client.name, objects.CONTAINER, ["python3", "-IS", "-c", program], seconds=30.0
@@ -176,7 +161,7 @@ async def delete_and_wait(cluster: ClusterClient, namespace: str, seconds: float
         try:
             await cluster.delete_namespace(namespace)
             break
-        except ServerUnreachableError:
+        except api_errors.ServerUnreachableError:
             if attempt == DELETE_ATTEMPTS:
                 raise
             await asyncio.sleep(attempt)

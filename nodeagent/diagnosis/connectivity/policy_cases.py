@@ -1,17 +1,9 @@
 """Cases by policy: which endpoint is chosen, and which client address it sees (pure)."""
 
+from nodeagent.diagnosis.connectivity import objects
 from nodeagent.diagnosis.connectivity.address_cases import BOTH, outside
 from nodeagent.diagnosis.connectivity.cases import Cases, Column, Skipped, clients, titled, to_cluster_ip, to_service
 from nodeagent.diagnosis.connectivity.judgement import Expected
-from nodeagent.diagnosis.connectivity.objects import (
-    ELSEWHERE,
-    EMPTY,
-    EVERY,
-    EXTERNAL,
-    INTERNAL,
-    STICKY,
-    service_of_node,
-)
 from nodeagent.diagnosis.connectivity.stage import DeployedNode, DeployedObjects
 from nodeagent.model.addresses import Family, Protocol
 
@@ -39,7 +31,7 @@ def _all_servers(stage: DeployedObjects) -> tuple[str, ...]:
 def _source_kept(stage: DeployedObjects, family: Family) -> Cases:
     row = titled(stage, family, "ClusterIP, client's address kept")
     for number, target in enumerate(stage.nodes):
-        if place := to_cluster_ip(stage, service_of_node(number), Protocol.TCP, family):
+        if place := to_cluster_ip(stage, objects.service_of_node(number), Protocol.TCP, family):
             for column, _, source in clients(stage, target):
                 if column is not Column.NODE:
                     expected = Expected((target.server.name,), own_address=True)
@@ -50,14 +42,14 @@ def _every_endpoint(stage: DeployedObjects, family: Family) -> Cases:
     row = titled(stage, family, "ClusterIP, every endpoint")
     expected = Expected(_all_servers(stage), every=True)
     count = FOR_EACH_ENDPOINT * len(stage.nodes)
-    if place := to_cluster_ip(stage, EVERY, Protocol.TCP, family):
+    if place := to_cluster_ip(stage, objects.EVERY, Protocol.TCP, family):
         for column, _, source in clients(stage):
             yield to_service(row, column, source, place, expected, count=count)
 
 
 def _affinity(stage: DeployedObjects, family: Family) -> Cases:
     row = titled(stage, family, "ClusterIP, session affinity")
-    place = to_cluster_ip(stage, STICKY, Protocol.TCP, family)
+    place = to_cluster_ip(stage, objects.STICKY, Protocol.TCP, family)
     if place is None:
         return
     if len(stage.nodes) == 1:
@@ -69,7 +61,7 @@ def _affinity(stage: DeployedObjects, family: Family) -> Cases:
 
 def _internal_policy(stage: DeployedObjects, family: Family) -> Cases:
     row = titled(stage, family, "ClusterIP, internal policy Local")
-    if place := to_cluster_ip(stage, INTERNAL, Protocol.TCP, family):
+    if place := to_cluster_ip(stage, objects.INTERNAL, Protocol.TCP, family):
         for column, node, source in clients(stage):
             yield to_service(row, column, source, place, Expected((node.server.name,)))
 
@@ -77,7 +69,7 @@ def _internal_policy(stage: DeployedObjects, family: Family) -> Cases:
 def _no_endpoints(stage: DeployedObjects, family: Family) -> Cases:
     row = titled(stage, family, "ClusterIP, no endpoints: refused")
     for protocol in BOTH:
-        if place := to_cluster_ip(stage, EMPTY, protocol, family):
+        if place := to_cluster_ip(stage, objects.EMPTY, protocol, family):
             for column, _, source in clients(stage):
                 yield to_service(row, column, source, place, Expected(refused=True), count=1)
 
@@ -89,7 +81,7 @@ def _external_policy(stage: DeployedObjects, family: Family, node: DeployedNode)
     through it. kube-proxy behaves the same: half of such connections fail.
     """
     row = titled(stage, family, f"node port of {node.name}, policy Local")
-    port, address = stage.services[EXTERNAL].node_ports.get(Protocol.TCP), node.addresses.get(family)
+    port, address = stage.services[objects.EXTERNAL].node_ports.get(Protocol.TCP), node.addresses.get(family)
     if port is None or address is None:
         return
     place = (Protocol.TCP, family, address, port)
@@ -106,7 +98,7 @@ def _external_policy(stage: DeployedObjects, family: Family, node: DeployedNode)
 
 def _no_endpoint_there(stage: DeployedObjects, family: Family, node: DeployedNode) -> Cases:
     row = titled(stage, family, f"node port of {node.name}, policy Local, no endpoint there")
-    port, address = stage.services[ELSEWHERE].node_ports.get(Protocol.TCP), node.addresses.get(family)
+    port, address = stage.services[objects.ELSEWHERE].node_ports.get(Protocol.TCP), node.addresses.get(family)
     if port is None or address is None:
         return
     for one in outside(stage, family, row):

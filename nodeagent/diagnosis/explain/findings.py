@@ -3,16 +3,10 @@
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address, ip_network
 
+from nodeagent.diagnosis.explain import object_findings
 from nodeagent.diagnosis.explain.endpoint_findings import findings_of_port, no_endpoints, silent_endpoints
 from nodeagent.diagnosis.explain.endpoint_reasons import USED, Account
 from nodeagent.diagnosis.explain.kernel_findings import kernel_findings
-from nodeagent.diagnosis.explain.object_findings import (
-    chained,
-    is_usable,
-    misplaced_cluster_ips,
-    node_ports,
-    unusable_ports,
-)
 from nodeagent.diagnosis.explain.on_this_node import faults_of_node, stopped_on_the_way
 from nodeagent.diagnosis.explain.places import places_of
 from nodeagent.diagnosis.explain.service_facts import ServiceFacts
@@ -45,20 +39,20 @@ def findings_of(facts: ServiceFacts, accounts: Sequence[Account]) -> Iterator[Fi
 
     accounts: its endpoints (`ServiceFacts.accounts`).
     """
-    yield from misplaced_cluster_ips(facts)
+    yield from object_findings.misplaced_cluster_ips(facts)
     yield from faults_of_node(facts)
     yield from kernel_findings(facts)
-    yield from unusable_ports(facts)
+    yield from object_findings.unusable_ports(facts)
     ports = [one for one in facts.ports if not facts.is_answered_here(one)]
     if any(one.endpoints for one in facts.slices):
-        for port in filter(is_usable, ports):
+        for port in filter(object_findings.is_usable, ports):
             yield from findings_of_port(facts, port, [one for one in accounts if _is_for(one, port)])
     elif ports or not facts.ports:
         yield no_endpoints(facts)
-    yield from chained(facts, accounts)
+    yield from object_findings.chained(facts, accounts)
     yield from stopped_on_the_way(facts)
     yield from silent_endpoints(facts, accounts)
-    yield from node_ports(facts)
+    yield from object_findings.node_ports(facts)
     yield from _conflicts(facts)
     yield from _clients(facts)
     yield from _object_problems(facts)

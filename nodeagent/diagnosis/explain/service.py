@@ -5,16 +5,10 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from nodeagent.diagnosis.explain import object_findings
 from nodeagent.diagnosis.explain.endpoint_reasons import Account
 from nodeagent.diagnosis.explain.findings import findings_of, guarded, used_of
 from nodeagent.diagnosis.explain.kernel import KernelService, Probe
-from nodeagent.diagnosis.explain.object_findings import (
-    left_to_balancer,
-    of_external_name,
-    of_headless,
-    of_other_proxy,
-    pending,
-)
 from nodeagent.diagnosis.explain.places import place_of
 from nodeagent.diagnosis.explain.reservations import reservations
 from nodeagent.diagnosis.explain.service_facts import ServiceFacts
@@ -88,7 +82,7 @@ NOT_PROGRAMMED = Finding(
 def explain_service(facts: ServiceFacts) -> Explanation:
     """Explains a Service that exists."""
     if is_of_other_proxy(facts.service):
-        finding = of_other_proxy(facts.service)
+        finding = object_findings.of_other_proxy(facts.service)
         return Explanation(str(finding), False, "broken", str(facts.key), (finding,), spec_of(facts.service))
     if not is_proxied(facts.service):
         return _not_proxied(facts)
@@ -188,9 +182,9 @@ def _healthy(facts: ServiceFacts, accounts: Sequence[Account]) -> str:
         text = "healthy: this node answers its names itself"
     for one in guarded(facts)[:1]:
         text += f"; {place_of(one)} is only for {', '.join((one.allowed_sources or ())[:3])}"
-    for address in left_to_balancer(facts.service)[:1]:
+    for address in object_findings.left_to_balancer(facts.service)[:1]:
         text += f"; {address} is answered by the load balancer itself (ipMode Proxy)"
-    if pending(facts.service):
+    if object_findings.pending(facts.service):
         text += "; nobody has given it a load-balancer address yet"
     return text + reservations(facts.problems, facts.unseen)
 
@@ -199,10 +193,10 @@ def _not_proxied(facts: ServiceFacts) -> Explanation:
     spec = facts.service.spec
     finding = None
     if spec.type == "ExternalName":
-        finding = of_external_name(facts.service)
+        finding = object_findings.of_external_name(facts.service)
         verdict = f"healthy: nothing to program, it is another name for {spec.external_name}"
     elif spec.cluster_ip == "None":
-        finding = of_headless(facts.service, facts.slices)
+        finding = object_findings.of_headless(facts.service, facts.slices)
         verdict = "healthy: nothing to program, it is headless: its name leads to the endpoints themselves"
     else:
         finding = Finding(

@@ -6,18 +6,7 @@ from pathlib import Path
 
 from nodeagent.diagnosis.trace.bridge_vlans import barrier
 from nodeagent.model.addresses import Family
-from nodeagent.wire.netlink import rtnetlink
-from nodeagent.wire.netlink.bridges import (
-    FOR_ALL_BRIDGES,
-    PortVlans,
-    families_filtered,
-    filters_vlans,
-    get_vlans,
-    look_up_port,
-    read_port,
-    read_vlans,
-    sends_back,
-)
+from nodeagent.wire.netlink import bridges, rtnetlink
 from nodeagent.wire.netlink.neighbours import look_up_neighbour, read_hardware_address
 from nodeagent.wire.netlink.socket import NetlinkSocket
 
@@ -30,7 +19,7 @@ class Bridges:
     def __init__(self, netlink: NetlinkSocket) -> None:
         self._netlink = netlink
         self._filtering: dict[str, bool] = {}
-        self._vlans: dict[int, PortVlans] | None = None
+        self._vlans: dict[int, bridges.PortVlans] | None = None
 
     def barrier(self, bridge: rtnetlink.Link, address: str) -> tuple[str, str]:
         """Returns why a bridge's VLANs stop frames between this node and a host behind it, and what to do; empty if
@@ -53,7 +42,7 @@ class Bridges:
         for port, index in ports.items():
             try:
                 if self._vlans is None:
-                    read = [read_vlans(body) for body in self._netlink.dump(get_vlans())]
+                    read = [bridges.read_vlans(body) for body in self._netlink.dump(bridges.get_vlans())]
                     self._vlans = {one.ifindex: one for one in read}
                 own, other = self._vlans[bridge.ifindex], self._vlans[index]
             except TimeoutError:
@@ -68,7 +57,7 @@ class Bridges:
     def _filters(self, bridge: str) -> bool:
         if bridge not in self._filtering:
             try:
-                self._filtering[bridge] = filters_vlans(self._netlink.ask(rtnetlink.get_link(bridge)))
+                self._filtering[bridge] = bridges.filters_vlans(self._netlink.ask(rtnetlink.get_link(bridge)))
             except TimeoutError:
                 raise
             except OSError:
@@ -79,12 +68,12 @@ class Bridges:
         """Returns whether bridged packets pass the rules of IP: by the setting for all bridges, or the bridge's own
         (br_nf_pre_routing). Both have no effect without br_netfilter."""
         try:
-            if int((SETTINGS / FOR_ALL_BRIDGES[family]).read_text()):
+            if int((SETTINGS / bridges.FOR_ALL_BRIDGES[family]).read_text()):
                 return True
         except (OSError, ValueError):
             return False
         try:
-            return family in families_filtered(self._netlink.ask(rtnetlink.get_link(bridge.name)))
+            return family in bridges.families_filtered(self._netlink.ask(rtnetlink.get_link(bridge.name)))
         except TimeoutError:
             raise
         except OSError:
@@ -95,7 +84,9 @@ class Bridges:
         try:
             neighbour = self._netlink.ask(look_up_neighbour(address, bridge.ifindex))
             hardware_address = read_hardware_address(neighbour)
-            return socket.if_indextoname(read_port(self._netlink.ask(look_up_port(hardware_address, bridge.ifindex))))
+            return socket.if_indextoname(
+                bridges.read_port(self._netlink.ask(bridges.look_up_port(hardware_address, bridge.ifindex)))
+            )
         except TimeoutError:
             raise
         except OSError:
@@ -106,7 +97,7 @@ class Bridges:
         the bridge has not learned the port."""
         name = self.port_to(bridge, address)
         try:
-            return "" if not name or sends_back(self._netlink.ask(rtnetlink.get_link(name))) else name
+            return "" if not name or bridges.sends_back(self._netlink.ask(rtnetlink.get_link(name))) else name
         except TimeoutError:
             raise
         except OSError:

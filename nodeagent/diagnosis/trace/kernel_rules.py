@@ -8,24 +8,18 @@ from nodeagent.wire.netlink.ipsec import Policy, get_policies, read_policy
 from nodeagent.wire.netlink.nf_tables.rule_reading import Extension, read_extensions
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import pack_rules, read_rule, table_of
 from nodeagent.wire.netlink.socket import NetlinkSocket
+from nodeagent.wire.netlink.uapi import nfnetlink as uapi
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_XFRM
 from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_GETRULE, NFT_MSG_GETTABLE
-from nodeagent.wire.netlink.uapi.nfnetlink import (
-    NFPROTO_BRIDGE,
-    NFPROTO_INET,
-    NFPROTO_IPV4,
-    NFPROTO_IPV6,
-    NFPROTO_NETDEV,
-)
 
 RulePosition = tuple[str, int]
 """A rule's chain and handle."""
 _NFPROTOS = {
-    "ip": NFPROTO_IPV4,
-    "ip6": NFPROTO_IPV6,
-    "inet": NFPROTO_INET,
-    "netdev": NFPROTO_NETDEV,
-    "bridge": NFPROTO_BRIDGE,
+    "ip": uapi.NFPROTO_IPV4,
+    "ip6": uapi.NFPROTO_IPV6,
+    "inet": uapi.NFPROTO_INET,
+    "netdev": uapi.NFPROTO_NETDEV,
+    "bridge": uapi.NFPROTO_BRIDGE,
 }
 
 

@@ -24,14 +24,8 @@ from nodeagent.wire.netlink.nf_tables.batch import pack_batch
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import ChainHook, pack_chain, pack_rule, pack_table
 from nodeagent.wire.netlink.nf_tables.tracing import TraceEvent, read_trace
 from nodeagent.wire.netlink.socket import NetlinkSocket, errno_of
+from nodeagent.wire.netlink.uapi import nf_tables as uapi
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL
-from nodeagent.wire.netlink.uapi.nf_tables import (
-    NFT_MSG_NEWCHAIN,
-    NFT_MSG_NEWRULE,
-    NFT_MSG_NEWTABLE,
-    NFT_MSG_TRACE,
-    NFT_TABLE_F_OWNER,
-)
 from nodeagent.wire.netlink.uapi.nfnetlink import NFNL_SUBSYS_NFTABLES, NFNLGRP_NFTRACE
 
 BEFORE_ALL = -450
@@ -40,7 +34,7 @@ IDLE_SECONDS = 0.3
 """After this time without a message, the seen packets have passed."""
 _BUFFER_BYTES = 8 << 20
 _ACK = 0x10
-_TRACE = message_type(NFNL_SUBSYS_NFTABLES, NFT_MSG_TRACE)
+_TRACE = message_type(NFNL_SUBSYS_NFTABLES, uapi.NFT_MSG_TRACE)
 
 
 def follow(question: Question, count: int, seconds: float, ready: Callable[[], None]) -> list[TraceEvent]:
@@ -76,12 +70,12 @@ def _turn_on(owner: NetlinkSocket, question: Question) -> None:
     """Turns tracing on. Raises Unsupported if the kernel has no tables that end with their owner (before Linux 5.12)."""
     table = f"{OWN_HELPER}-{os.getpid()}"
     rule = [(part.name, part.encode()) for part in _chosen(question) if not isinstance(part, nft.OneOf)]
-    operations = [(NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, pack_table(table, NFT_TABLE_F_OWNER))]
+    operations = [(uapi.NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, pack_table(table, uapi.NFT_TABLE_F_OWNER))]
     for hook in (HookNumber.PREROUTING, HookNumber.OUTPUT):
         name = hook.name.lower()
         operations += [
-            (NFT_MSG_NEWCHAIN, NLM_F_CREATE, pack_chain(table, name, ChainHook(hook, BEFORE_ALL, "filter"))),
-            (NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, pack_rule(table, name, rule)),
+            (uapi.NFT_MSG_NEWCHAIN, NLM_F_CREATE, pack_chain(table, name, ChainHook(hook, BEFORE_ALL, "filter"))),
+            (uapi.NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, pack_rule(table, name, rule)),
         ]
     first = owner.reserve(len(operations) + 2)
     owner.send(pack_batch(nfproto(question.family), operations, first))

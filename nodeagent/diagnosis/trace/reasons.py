@@ -12,11 +12,7 @@ from nodeagent.diagnosis.trace.return_path import Back, ReplyPath
 from nodeagent.diagnosis.trace.traveller import Decision
 from nodeagent.model.addresses import Family, endpoint_text
 from nodeagent.proxy.dataplane.program import schema
-from nodeagent.proxy.dataplane.program.classes import (
-    DISCARD_CHAIN,
-    GUARDED_CHAIN,
-    REFUSE_CHAIN,
-)
+from nodeagent.proxy.dataplane.program.classes import DISCARD_CHAIN, GUARDED_CHAIN, REFUSE_CHAIN
 from nodeagent.proxy.dataplane.program.source_rewriting import NOT_FROM_PODS
 from nodeagent.wire.netlink.nf_tables.expressions import FibType, Lookup, Masquerade, Payload, Rule
 

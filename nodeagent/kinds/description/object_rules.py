@@ -3,34 +3,27 @@
 from collections.abc import Iterator
 from itertools import chain
 
+from nodeagent.kinds.description import formats
 from nodeagent.kinds.description.address_texts import BOTH_FAMILIES, parse_cidr
 from nodeagent.kinds.description.documents import Document, Json
-from nodeagent.kinds.description.formats import (
-    PROTOCOLS,
-    Check,
-    data_key,
-    dns_label,
-    field_errors,
-    label_value,
-    port_number,
-    qualified_name,
-)
 from nodeagent.kinds.description.status import FieldError, forbidden, invalid, required, too_long, unsupported
 
 _DATA_LIMIT = 1024 * 1024
 
 
-def metadata(document: Document, name_check: Check, *, namespaced: bool) -> Iterator[FieldError]:
+def metadata(document: Document, name_check: formats.Check, *, namespaced: bool) -> Iterator[FieldError]:
     """Yields the errors of metadata that all kinds share."""
     meta = document["metadata"]
     prefix, name = meta.get("generateName", ""), meta.get("name", "")
     if prefix:
         # A generated name ends in five random characters, so the prefix is checked without its trailing hyphen.
-        yield from field_errors("metadata.generateName", prefix, name_check(f"{prefix.rstrip('-')}a" if prefix else ""))
+        yield from formats.field_errors(
+            "metadata.generateName", prefix, name_check(f"{prefix.rstrip('-')}a" if prefix else "")
+        )
     if not name:
         yield required("metadata.name", "name or generateName is required")
     else:
-        yield from field_errors("metadata.name", name, name_check(name))
+        yield from formats.field_errors("metadata.name", name, name_check(name))
     if namespaced and not meta.get("namespace"):
         yield required("metadata.namespace")
     yield from labels(meta.get("labels") or {}, "metadata.labels")
@@ -45,7 +38,7 @@ _STANDARD_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
 def finalizers(found: list[str], field: str) -> Iterator[FieldError]:
     """Yields errors of finalizers: names must be qualified, or known to Kubernetes."""
     for index, finalizer in enumerate(found):
-        yield from field_errors(f"{field}[{index}]", finalizer, qualified_name(finalizer))
+        yield from formats.field_errors(f"{field}[{index}]", finalizer, formats.qualified_name(finalizer))
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
             yield invalid(f"{field}[{index}]", finalizer, why)
@@ -69,8 +62,8 @@ def new_finalizers(document: Document, old: Document) -> list[FieldError]:
 def labels(found: dict[str, str], field: str) -> Iterator[FieldError]:
     """Yields errors of the keys and values of labels or of an equality selector."""
     for key, value in found.items():
-        yield from field_errors(field, key, qualified_name(key))
-        yield from field_errors(field, value, label_value(value))
+        yield from formats.field_errors(field, key, formats.qualified_name(key))
+        yield from formats.field_errors(field, value, formats.label_value(value))
 
 
 _ANNOTATIONS_LIMIT = 256 * 1024
@@ -79,7 +72,7 @@ _ANNOTATIONS_LIMIT = 256 * 1024
 def annotations(found: dict[str, str], field: str) -> Iterator[FieldError]:
     """Yields errors of the keys, and of the total size."""
     for key in found:
-        yield from field_errors(field, key, qualified_name(key.lower()))
+        yield from formats.field_errors(field, key, formats.qualified_name(key.lower()))
     if sum(len(key) + len(value) for key, value in found.items()) > _ANNOTATIONS_LIMIT:
         yield too_long(field, _ANNOTATIONS_LIMIT)
 
@@ -107,7 +100,7 @@ def transport_protocol(protocol: str, field: str) -> list[FieldError]:
     """Returns an error unless the protocol is TCP, UDP or SCTP."""
     if not protocol:
         return [required(field)]
-    return [] if protocol in PROTOCOLS else [unsupported(field, protocol, PROTOCOLS)]
+    return [] if protocol in formats.PROTOCOLS else [unsupported(field, protocol, formats.PROTOCOLS)]
 
 
 def port_of_service(port: Document, field: str, *, several: bool) -> Iterator[FieldError]:
@@ -116,8 +109,8 @@ def port_of_service(port: Document, field: str, *, several: bool) -> Iterator[Fi
     if several and not name:
         yield required(f"{field}.name")
     elif name:
-        yield from field_errors(f"{field}.name", name, dns_label(name))
-    yield from field_errors(f"{field}.port", number, port_number(number))
+        yield from formats.field_errors(f"{field}.name", name, formats.dns_label(name))
+    yield from formats.field_errors(f"{field}.port", number, formats.port_number(number))
     yield from transport_protocol(port.get("protocol", ""), f"{field}.protocol")
 
 
@@ -137,7 +130,7 @@ def validate_data(document: Document) -> Iterator[FieldError]:
     """Yields errors of the keys and the size of a ConfigMap's or Secret's data."""
     parts = [document.get("data") or {}, document.get("binaryData") or {}]
     for key in chain(*parts):
-        yield from field_errors("data", key, data_key(key))
+        yield from formats.field_errors("data", key, formats.data_key(key))
     yield from (
         invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in parts[0] if key in parts[1]
     )

@@ -2,18 +2,9 @@
 
 from collections.abc import Iterator
 
+from nodeagent.kinds.description import formats
 from nodeagent.kinds.description.address_texts import BOTH_FAMILIES, parse_cidr, parse_ip
 from nodeagent.kinds.description.documents import Document, Json
-from nodeagent.kinds.description.formats import (
-    PORT_RANGE,
-    PROTOCOLS,
-    dns_subdomain,
-    field_errors,
-    port_name,
-    port_number,
-    qualified_name,
-    special_address,
-)
 from nodeagent.kinds.description.object_rules import labels, port_of_service, unchanged
 from nodeagent.kinds.description.status import FieldError, duplicate, forbidden, invalid, required, unsupported
 from nodeagent.kinds.service.kept_addresses import HEADLESS
@@ -30,7 +21,7 @@ _IP_MODES = ("Proxy", "VIP")
 
 WORDS = {
     "spec.type": TYPES,
-    "spec.ports.protocol": PROTOCOLS,
+    "spec.ports.protocol": formats.PROTOCOLS,
     "spec.sessionAffinity": _AFFINITIES,
     "spec.externalTrafficPolicy": _POLICIES,
     "spec.internalTrafficPolicy": _POLICIES,
@@ -146,16 +137,18 @@ def _port(port: Document, field: str, *, several: bool, kind: str) -> list[Field
     errors = list(port_of_service(port, field, several=several))
     target = port.get("targetPort", 0)
     if isinstance(target, str):
-        errors += field_errors(f"{field}.targetPort", target, port_name(target))
+        errors += formats.field_errors(f"{field}.targetPort", target, formats.port_name(target))
     else:
-        errors += field_errors(f"{field}.targetPort", target, port_number(target))
+        errors += formats.field_errors(f"{field}.targetPort", target, formats.port_number(target))
     if port.get("appProtocol"):
-        errors += field_errors(f"{field}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
+        errors += formats.field_errors(
+            f"{field}.appProtocol", port["appProtocol"], formats.qualified_name(port["appProtocol"])
+        )
     node_port = port.get("nodePort", 0)
     if node_port and kind in ("ClusterIP", "ExternalName"):
         errors.append(forbidden(f"{field}.nodePort", f"may not be used when `type` is '{kind}'"))
     elif node_port and not 1 <= node_port <= LAST_PORT:
-        errors.append(invalid(f"{field}.nodePort", node_port, PORT_RANGE))
+        errors.append(invalid(f"{field}.nodePort", node_port, formats.PORT_RANGE))
     return errors
 
 
@@ -197,7 +190,7 @@ def _external_name(spec: Document) -> list[FieldError]:
         errors.append(forbidden("spec.clusterIPs", "may not be set for ExternalName services"))
     if not name:
         return [*errors, required("spec.externalName")]
-    return errors + field_errors("spec.externalName", name, dns_subdomain(name.removesuffix(".")))
+    return errors + formats.field_errors("spec.externalName", name, formats.dns_subdomain(name.removesuffix(".")))
 
 
 def _cluster_addresses(spec: Document) -> Iterator[FieldError]:
@@ -242,7 +235,7 @@ def _external_addresses(spec: Document) -> Iterator[FieldError]:
         if parse_ip(address) is None:
             yield invalid(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
         else:
-            yield from special_address(address, field)
+            yield from formats.special_address(address, field)
 
 
 def _load_balancer(spec: Document) -> Iterator[FieldError]:
@@ -260,8 +253,8 @@ def _load_balancer(spec: Document) -> Iterator[FieldError]:
     if spec.get("loadBalancerClass") is not None and not is_balanced:
         yield forbidden("spec.loadBalancerClass", "may only be used when `type` is 'LoadBalancer'")
     elif spec.get("loadBalancerClass") is not None:
-        yield from field_errors(
-            "spec.loadBalancerClass", spec["loadBalancerClass"], qualified_name(spec["loadBalancerClass"])
+        yield from formats.field_errors(
+            "spec.loadBalancerClass", spec["loadBalancerClass"], formats.qualified_name(spec["loadBalancerClass"])
         )
     allocate = spec.get("allocateLoadBalancerNodePorts")
     if is_balanced and allocate is None:
@@ -313,4 +306,6 @@ def _ingress(service: Document) -> Iterator[FieldError]:
         if mode is not None and not address:
             yield forbidden(f"{field}.ipMode", "may not be specified when `ip` is not set")
         if entry.get("hostname"):
-            yield from field_errors(f"{field}.hostname", entry["hostname"], dns_subdomain(entry["hostname"]))
+            yield from formats.field_errors(
+                f"{field}.hostname", entry["hostname"], formats.dns_subdomain(entry["hostname"])
+            )

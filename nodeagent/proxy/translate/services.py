@@ -4,17 +4,10 @@ from collections.abc import Collection, Iterator, Mapping
 
 from msgspec import Struct
 
+from nodeagent.model import objects
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Frontend, FrontendKind, HealthCheck, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
-from nodeagent.model.objects import (
-    DEFAULT_AFFINITY_SECONDS,
-    LONGEST_AFFINITY_SECONDS,
-    EndpointSlice,
-    Service,
-    ServiceSpec,
-    key_of,
-)
 from nodeagent.model.problem import Problem
 from nodeagent.proxy.translate.context import Context
 from nodeagent.proxy.translate.exposed_addresses import Exposure, exposures, is_proxied
@@ -35,12 +28,14 @@ class _Terms(Struct, frozen=True, gc=False):
     allowed_sources: tuple[str, ...] | None
 
 
-def translate_service(service: Service, slices: Collection[EndpointSlice], context: Context) -> ServiceState:
+def translate_service(
+    service: objects.Service, slices: Collection[objects.EndpointSlice], context: Context
+) -> ServiceState:
     """Returns the desired state of this Service on this node, before conflicts with other Services are resolved (`conflicts`).
 
     `slices`: those that carry the service's name, in any order. The state of a Service that is not proxied is empty.
     """
-    key = key_of(service)
+    key = objects.key_of(service)
     created = service.metadata.creation_timestamp or ""
     spec = service.spec
     if not is_proxied(service):
@@ -140,18 +135,18 @@ def _without_duplicates(frontends: list[Frontend], key: ObjectKey, problems: lis
     return tuple(places.values())
 
 
-def _affinity_seconds(spec: ServiceSpec, key: ObjectKey, problems: list[Problem]) -> int | None:
+def _affinity_seconds(spec: objects.ServiceSpec, key: ObjectKey, problems: list[Problem]) -> int | None:
     if spec.session_affinity != "ClientIP":
         return None
     config = spec.session_affinity_config
     seconds = config.client_ip.timeout_seconds if config and config.client_ip else None
     if seconds is None:
-        return DEFAULT_AFFINITY_SECONDS
-    if 0 < seconds <= LONGEST_AFFINITY_SECONDS:
+        return objects.DEFAULT_AFFINITY_SECONDS
+    if 0 < seconds <= objects.LONGEST_AFFINITY_SECONDS:
         return seconds
-    detail = f"{seconds} s is not within 1-{LONGEST_AFFINITY_SECONDS} s: {DEFAULT_AFFINITY_SECONDS} s is used"
+    detail = f"{seconds} s is not within 1-{objects.LONGEST_AFFINITY_SECONDS} s: {objects.DEFAULT_AFFINITY_SECONDS} s is used"
     problems.append(Problem(f"Service {key}", "InvalidAffinityTimeout", detail))
-    return DEFAULT_AFFINITY_SECONDS
+    return objects.DEFAULT_AFFINITY_SECONDS
 
 
 def _endpoints_kept(candidates: Collection[Candidate]) -> frozenset[tuple[str, int]]:
@@ -162,7 +157,7 @@ def _endpoints_kept(candidates: Collection[Candidate]) -> frozenset[tuple[str, i
 
 
 def _health_check(
-    spec: ServiceSpec,
+    spec: objects.ServiceSpec,
     exposed: Mapping[Family, Exposure],
     endpoints: Mapping[PortKey, list[Candidate]],
     key: ObjectKey,

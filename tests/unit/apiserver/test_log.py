@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from nodeagent.apiserver.storage import log
+from nodeagent.apiserver.storage import sqlite_file
 from nodeagent.apiserver.storage.log import Log
 from nodeagent.apiserver.storage.records import (
     Change,
@@ -60,7 +60,7 @@ def test_what_another_writes_while_a_server_starts_is_not_passed_over(
                 asyncio.run_coroutine_threadsafe(store.commit([put("meanwhile")]), loop).result(60)
                 return rows
 
-            monkeypatch.setattr(log, "read_revisions", read_and_let_another_write)
+            monkeypatch.setattr(sqlite_file, "read_revisions", read_and_let_another_write)
             async with Store(Log(path), clock=Clock()) as late:
                 await late.catch_up()
                 assert set(late.collection(THINGS).records) == {"before", "meanwhile"}
@@ -91,7 +91,7 @@ def test_what_another_forgets_while_a_server_looks_is_noticed_or_was_read(
                 asyncio.run_coroutine_threadsafe(delete_and_forget(), loop).result(60)
                 return read_revisions(connection, after)
 
-            monkeypatch.setattr(log, "read_revisions", look_too_late)
+            monkeypatch.setattr(sqlite_file, "read_revisions", look_too_late)
             with pytest.raises(HistoryLost):
                 await late.catch_up()
             await forgetful.close()

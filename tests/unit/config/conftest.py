@@ -6,7 +6,8 @@ from textwrap import dedent
 
 import pytest
 
-from nodeagent.config import ConfigError, LoadedConfig, load_config
+from nodeagent.config.config_problems import ConfigError
+from nodeagent.config.load import LoadedConfig, load_config
 
 Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., list[str]]

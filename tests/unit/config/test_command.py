@@ -10,10 +10,10 @@ from click.testing import CliRunner, Result
 
 from nodeagent.cli.config import config_command
 from nodeagent.cli.config_options import config_options
-from nodeagent.config import LoadedConfig, load_config
 from nodeagent.config.config_text import render_yaml
 from nodeagent.config.flags import FLAGS, IGNORED_FLAGS
 from nodeagent.config.keys import KEYS
+from nodeagent.config.load import LoadedConfig, load_config
 
 HEAD = "apiVersion: nodeagent.io/v1alpha1\nkind: NodeAgentConfiguration\n"
 KUBECONFIG = """\

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.config import LoadedConfig
+from nodeagent.config.load import LoadedConfig
 
 Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., list[str]]

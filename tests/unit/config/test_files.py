@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.config import ConfigError, LoadedConfig, load_config
+from nodeagent.config.config_problems import ConfigError
 from nodeagent.config.files import read_text
+from nodeagent.config.load import LoadedConfig, load_config
 
 Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., list[str]]

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.config import AgentConfig, LoadedConfig, NodeConfig, SourceConfig, TrafficConfig, load_config
+from nodeagent.config.agent_config import AgentConfig
 from nodeagent.config.keys import KEYS, plain_option
 from nodeagent.config.kube_proxy_fields import KUBE_PROXY_FIELDS
+from nodeagent.config.load import LoadedConfig, load_config
+from nodeagent.config.options import NodeConfig, SourceConfig, TrafficConfig
 
 Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., list[str]]

@@ -5,21 +5,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from nodeagent.config import (
-    AgentConfig,
-    BindAddress,
-    DataplaneConfig,
-    DetectLocalMode,
-    Duration,
-    EndpointsApi,
-    LogFormat,
-    LogLevel,
-    NodeConfig,
-    SourceConfig,
-    TableOwnership,
-    TrafficConfig,
-)
+from nodeagent.config.agent_config import AgentConfig
+from nodeagent.config.durations import Duration
 from nodeagent.config.keys import KEYS, Form, groups
+from nodeagent.config.options import DataplaneConfig, NodeConfig, SourceConfig, TrafficConfig
+from nodeagent.config.values import BindAddress, DetectLocalMode, EndpointsApi, LogFormat, LogLevel, TableOwnership
 from nodeagent.model.addresses import Family
 
 

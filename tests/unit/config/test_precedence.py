@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.config import ConfigError, LoadedConfig, load_config
+from nodeagent.config.config_problems import ConfigError
 from nodeagent.config.flags import FLAGS, IGNORED_FLAGS
 from nodeagent.config.keys import KEYS, plain_option
+from nodeagent.config.load import LoadedConfig, load_config
 
 Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., list[str]]

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from nodeagent.config import LoadedConfig
 from nodeagent.config.keys import KEYS, plain_option
+from nodeagent.config.load import LoadedConfig
 
 Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., list[str]]

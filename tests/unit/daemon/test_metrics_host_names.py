@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.config import AgentConfig, NodeConfig
-from nodeagent.config.options import ReportingConfig
+from nodeagent.config.agent_config import AgentConfig
+from nodeagent.config.options import NodeConfig, ReportingConfig
 from nodeagent.daemon import part_options
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.config import load_config
+from nodeagent.config.load import load_config
 from nodeagent.daemon.part_options import dns_places
 
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from nodeagent.config import AgentConfig, DetectLocalMode, NodeConfig, TrafficConfig
+from nodeagent.config.agent_config import AgentConfig
+from nodeagent.config.options import NodeConfig, TrafficConfig
+from nodeagent.config.values import DetectLocalMode
 from nodeagent.daemon.part_options import program_options
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.program.chain import PodDetection

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.config import AgentConfig
+from nodeagent.config.agent_config import AgentConfig
 from nodeagent.daemon.part_options import cluster_access, named_hosts, reached_by_own_service, ways
 from nodeagent.proxy.dataplane.nearby_addresses import OutboundEndpoint
 from nodeagent.proxy.source.client.credentials import FixedCredential

@@ -9,19 +9,13 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeAlias, TypeVar
 
+from nodeagent.apiserver.storage import records
 from nodeagent.apiserver.storage.etcd import etcd_messages
 from nodeagent.apiserver.storage.etcd.diagnosis import diagnose
 from nodeagent.apiserver.storage.etcd.etcd_messages import Header, RangeReply, StatusReply, TxnReply
 from nodeagent.apiserver.storage.etcd.outcomes import Outcome, outcome_of
 from nodeagent.apiserver.storage.etcd.rpc import CallFailed, Endpoint, Member, in_own_task
 from nodeagent.apiserver.storage.etcd.tls_files import RenewedContext
-from nodeagent.apiserver.storage.records import (
-    ObjectTooLarge,
-    StorageFailed,
-    StorageFull,
-    StorageUncertain,
-    StorageUnreachable,
-)
 from nodeagent.wire.protobuf import Malformed
 
 logger = logging.getLogger(__name__)
@@ -56,14 +50,14 @@ class EtcdFailed(Exception):
             text = f"{text}: {_RIGHTS}"
         match self.outcome:
             case Outcome.FULL:
-                return StorageFull(text)
+                return records.StorageFull(text)
             case Outcome.TOO_LARGE:
-                return ObjectTooLarge(text)
+                return records.ObjectTooLarge(text)
             case Outcome.NOT_DONE | Outcome.ANOTHER:
-                return StorageUnreachable(text)
+                return records.StorageUnreachable(text)
             case Outcome.UNKNOWN:
-                return StorageUncertain(text)
-        return StorageFailed(text)
+                return records.StorageUncertain(text)
+        return records.StorageFailed(text)
 
 
 OnCall: TypeAlias = Callable[[str, str, float, bool], None]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
+from nodeagent.apiserver.storage import records
 from nodeagent.apiserver.storage.etcd import etcd_messages
 from nodeagent.apiserver.storage.etcd.arrivals import PendingDeliveries
 from nodeagent.apiserver.storage.etcd.cluster_client import CALL_SECONDS, Client, EtcdFailed
@@ -24,16 +25,6 @@ from nodeagent.apiserver.storage.etcd.transactions import MOST_CHANGES, Transact
 from nodeagent.apiserver.storage.etcd.trouble import RESTORED, AvailabilityReporter
 from nodeagent.apiserver.storage.etcd.watching import HistoryCompacted, Watching
 from nodeagent.apiserver.storage.port import Deliver, Loaded, Settled, Write
-from nodeagent.apiserver.storage.records import (
-    Change,
-    HistoryLost,
-    ObjectTooLarge,
-    Precondition,
-    Revision,
-    StorageFailed,
-    StorageUncertain,
-    StorageUnreachable,
-)
 from nodeagent.apiserver.storage.sqlite_file import write_store
 
 logger = logging.getLogger(__name__)
@@ -59,7 +50,7 @@ class EtcdStorage:
         self._layout = layout
         self._clock = clock
         self._deliver: Deliver = _to_nobody
-        self._known: dict[tuple[str, str], Revision] = {}
+        self._known: dict[tuple[str, str], records.Revision] = {}
         self._counter = 0
         self._watching: Watching | None = None
         self._following: asyncio.Task[None] | None = None
@@ -71,7 +62,7 @@ class EtcdStorage:
         self._leases = KeptLeases(client)
         self._compaction = Compaction(client)
         self._cluster = self._highest = 0
-        self._ended: HistoryLost | None = None
+        self._ended: records.HistoryLost | None = None
         self._availability = AvailabilityReporter(client)
         self.unreadable: dict[bytes, str] = {}
         """Keys whose values are no objects known to this server, and why."""
@@ -116,7 +107,7 @@ class EtcdStorage:
         self._compaction.begin(found.compactions)
         self.unreadable = found.unreadable
         self._known = {(row.collection, row.path): row for row in found.rows}
-        later: list[Revision] = []
+        later: list[records.Revision] = []
         self._deliver = lambda rows, _: later.extend(rows)
         bounds = self._layout.start, self._layout.end
         self._watching = Watching(self._client, *bounds, on_events=self._apply, on_position=self._deliveries.reach)
@@ -136,7 +127,7 @@ class EtcdStorage:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
         await self._latest_calls.close()
-        with contextlib.suppress(StorageFailed):
+        with contextlib.suppress(records.StorageFailed):
             await self._remember()
         self._deliver = _to_nobody
         self._client.close()
@@ -182,14 +173,14 @@ class EtcdStorage:
             outcome = await self._with_slot(write)
         except EtcdFailed as failed:
             outcome = self._failure(failed)
-        except StorageFailed as failed:
+        except records.StorageFailed as failed:
             outcome = failed
         except Exception as error:
             logger.exception("write broke changes=%d", len(write.changes))
-            outcome = StorageFailed(f"{type(error).__name__}: {error}")
+            outcome = records.StorageFailed(f"{type(error).__name__}: {error}")
         except asyncio.CancelledError:
             # Its caller must not wait forever.
-            self._deliver((), [(write.token, StorageUncertain("the server stopped before the answer"))])
+            self._deliver((), [(write.token, records.StorageUncertain("the server stopped before the answer"))])
             raise
         self._deliver((), [(write.token, outcome)])
 
@@ -200,7 +191,7 @@ class EtcdStorage:
             async with asyncio.timeout(_WRITE_SECONDS):
                 await self._slots.acquire()
         except TimeoutError:
-            raise StorageUnreachable("etcd does not answer: earlier writes are still waiting") from None
+            raise records.StorageUnreachable("etcd does not answer: earlier writes are still waiting") from None
         try:
             return await self._settle(write, ends)
         finally:
@@ -208,7 +199,7 @@ class EtcdStorage:
 
     async def _settle(self, write: Write, ends: float) -> Settled:
         if len(write.changes) > MOST_CHANGES:
-            raise ObjectTooLarge(f"{len(write.changes)} changes in one transaction; etcd takes {MOST_CHANGES}")
+            raise records.ObjectTooLarge(f"{len(write.changes)} changes in one transaction; etcd takes {MOST_CHANGES}")
         wanted = transaction(self._layout, write.changes)
         seconds = next((change.seconds for change in write.changes if change.seconds is not None), None)
         lease = 0
@@ -226,13 +217,13 @@ class EtcdStorage:
                 self._under_way[key].remove(wanted)
                 if not self._under_way[key]:
                     del self._under_way[key]
-        if isinstance(settled, Precondition):
+        if isinstance(settled, records.Precondition):
             return settled
         if seconds is not None and len(wanted.keys) == 1 and wanted.values[0] is not None:
             self._leases.keep(wanted.keys[0], lease, settled, wanted.values[0], seconds)
         return wanted.rows(self._layout, settled, write.at)
 
-    async def _renew_only(self, changes: Sequence[Change], wanted: Transaction) -> Revision | None:
+    async def _renew_only(self, changes: Sequence[records.Change], wanted: Transaction) -> records.Revision | None:
         """Returns the object if the change only renews it, after its lease was renewed and if it is still the latest. Else
         None."""
         if len(changes) != 1:
@@ -245,7 +236,7 @@ class EtcdStorage:
             await self.latest()
         return same if same is self._known.get((change.collection, change.path)) else None
 
-    async def _transact(self, wanted: Transaction, lease: int, ends: float) -> "int | Precondition":
+    async def _transact(self, wanted: Transaction, lease: int, ends: float) -> int | records.Precondition:
         """Returns the revision of the transaction, or why it was refused. Raises StorageUncertain if neither is proven. A
         request without an answer may still be pending in some member, however long ago it was sent."""
         request = wanted.request(lease)
@@ -283,12 +274,14 @@ class EtcdStorage:
         try:
             await self._watching.run(base)
         except HistoryCompacted as gone:
-            self._fail(HistoryLost(f"etcd has compacted the history from revision {self._watching.position}: {gone}"))
+            self._fail(
+                records.HistoryLost(f"etcd has compacted the history from revision {self._watching.position}: {gone}")
+            )
         except Exception as error:
             logger.exception("the watch of etcd broke")
-            self._fail(HistoryLost(f"the watch of etcd broke: {error}"))
+            self._fail(records.HistoryLost(f"the watch of etcd broke: {error}"))
 
-    def _fail(self, error: HistoryLost) -> None:
+    def _fail(self, error: records.HistoryLost) -> None:
         self._ended = error
         self._deliveries.fail(error)
 
@@ -304,7 +297,7 @@ class EtcdStorage:
         """Raises HistoryLost if the etcd was restored: revisions then belong to other changes. `highest` was known before the
         call."""
         if header.cluster != self._cluster or header.revision < highest:
-            self._fail(HistoryLost(RESTORED))
+            self._fail(records.HistoryLost(RESTORED))
         if self._ended is not None:
             raise self._ended
         self._highest = max(self._highest, header.revision)
@@ -330,7 +323,7 @@ class EtcdStorage:
                     self._client.switch_from(member)
                     member, until = self._client.member, now + CALL_SECONDS
                 if now >= ends:
-                    raise StorageUncertain(f"the changes up to revision {revision} have not arrived") from None
+                    raise records.StorageUncertain(f"the changes up to revision {revision} have not arrived") from None
 
     def _apply(self, events: Sequence[WatchEvent]) -> None:
         rows = list(self._rows(events))
@@ -338,7 +331,7 @@ class EtcdStorage:
             self._counter = rows[-1].number
             self._deliver(rows, ())
 
-    def _rows(self, events: Iterable[WatchEvent]) -> Iterable[Revision]:
+    def _rows(self, events: Iterable[WatchEvent]) -> Iterable[records.Revision]:
         now = int(self._clock())
         for event in events:
             key = event.kv.key
@@ -390,15 +383,15 @@ class EtcdStorage:
 
     def _failure(self, failed: EtcdFailed) -> Exception:
         if failed.outcome is Outcome.ANOTHER:
-            self._fail(HistoryLost(RESTORED))
+            self._fail(records.HistoryLost(RESTORED))
         if failed.outcome is Outcome.FULL:
             self._set_short(short=True)
         return self._ended or failed.as_storage()
 
 
-def _unknown(why: str) -> StorageUncertain:
-    return StorageUncertain(f"it is not known whether it was written: {why}")
+def _unknown(why: str) -> records.StorageUncertain:
+    return records.StorageUncertain(f"it is not known whether it was written: {why}")
 
 
-def _to_nobody(_: Sequence[Revision], __: Sequence[tuple[object, Settled]]) -> None:
+def _to_nobody(_: Sequence[records.Revision], __: Sequence[tuple[object, Settled]]) -> None:
     """Is used before the storage is open, and after it was closed."""

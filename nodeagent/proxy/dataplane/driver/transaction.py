@@ -15,6 +15,7 @@ from nodeagent.proxy.dataplane.program.chain import Chain, Program
 from nodeagent.proxy.dataplane.program.schema import SetSpec
 from nodeagent.proxy.dataplane.program.typeof import set_user_data
 from nodeagent.wire.netlink.netfilter import nfproto
+from nodeagent.wire.netlink.nf_tables import ruleset_objects as objects
 from nodeagent.wire.netlink.nf_tables.batch import pack_batch
 from nodeagent.wire.netlink.nf_tables.elements import (
     MAX_LIST_BYTES,
@@ -25,32 +26,10 @@ from nodeagent.wire.netlink.nf_tables.elements import (
     pack_verdicts,
 )
 from nodeagent.wire.netlink.nf_tables.expressions import ANONYMOUS_SET, OneOf, Rule
-from nodeagent.wire.netlink.nf_tables.ruleset_objects import (
-    ChainHook,
-    NewSet,
-    pack_chain,
-    pack_element_list,
-    pack_rule,
-    pack_rules,
-    pack_set,
-    pack_table,
-)
+from nodeagent.wire.netlink.uapi import nf_tables as uapi
 from nodeagent.wire.netlink.uapi.netlink import NLM_F_APPEND, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL
-from nodeagent.wire.netlink.uapi.nf_tables import (
-    NFT_MSG_DELCHAIN,
-    NFT_MSG_DELRULE,
-    NFT_MSG_DELSETELEM,
-    NFT_MSG_DELTABLE,
-    NFT_MSG_NEWCHAIN,
-    NFT_MSG_NEWRULE,
-    NFT_MSG_NEWSET,
-    NFT_MSG_NEWSETELEM,
-    NFT_MSG_NEWTABLE,
-    NFT_TABLE_F_OWNER,
-    NFT_TABLE_F_PERSIST,
-)
 
-_OWNED = NFT_TABLE_F_OWNER | NFT_TABLE_F_PERSIST
+_OWNED = uapi.NFT_TABLE_F_OWNER | uapi.NFT_TABLE_F_PERSIST
 _TABLE_COMMENT = f"{schema.COMMENT_PREFIX} services are map elements, see docs/dataplane.md"
 
 
@@ -95,17 +74,17 @@ class Transaction:
 
     def claim_table(self, *, owned: bool) -> None:
         """Creates the table, or takes over the existing one (as owner: only an orphan or our own)."""
-        body = pack_table(self._table, _OWNED if owned else 0, _TABLE_COMMENT)
-        self._add(NFT_MSG_NEWTABLE, NLM_F_CREATE, body, "table")
+        body = objects.pack_table(self._table, _OWNED if owned else 0, _TABLE_COMMENT)
+        self._add(uapi.NFT_MSG_NEWTABLE, NLM_F_CREATE, body, "table")
 
     def probe_owned_table(self, name: str) -> None:
         """Creates an owned, persistent table and deletes it again: accepted only if the kernel knows such tables."""
-        self._add(NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, pack_table(name, _OWNED), "probe table")
-        self._add(NFT_MSG_DELTABLE, 0, pack_table(name), "probe table")
+        self._add(uapi.NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, objects.pack_table(name, _OWNED), "probe table")
+        self._add(uapi.NFT_MSG_DELTABLE, 0, objects.pack_table(name), "probe table")
 
     def delete_table(self) -> None:
         """Deletes the table with everything in it."""
-        self._add(NFT_MSG_DELTABLE, 0, pack_table(self._table), "table")
+        self._add(uapi.NFT_MSG_DELTABLE, 0, objects.pack_table(self._table), "table")
 
     def create_sets(self) -> None:
         """Creates every set and map."""
@@ -131,30 +110,30 @@ class Transaction:
         chains = tuple(chains)
         for chain in chains:
             hook = chain.hook
-            where = None if hook is None else ChainHook(hook.number, hook.priority, hook.type.value)
-            body = pack_chain(self._table, chain.name, where)
-            self._add(NFT_MSG_NEWCHAIN, NLM_F_CREATE, body, f"chain {chain.name}")
+            where = None if hook is None else objects.ChainHook(hook.number, hook.priority, hook.type.value)
+            body = objects.pack_chain(self._table, chain.name, where)
+            self._add(uapi.NFT_MSG_NEWCHAIN, NLM_F_CREATE, body, f"chain {chain.name}")
         for chain in chains:
             for number, rule in enumerate(chain.rules, 1):
                 self._add_rule(chain.name, rule, f"rule {number} of chain {chain.name}")
 
     def flush_rules(self) -> None:
         """Deletes every rule of the table."""
-        self._add(NFT_MSG_DELRULE, 0, pack_rules(self._table), "all rules")
+        self._add(uapi.NFT_MSG_DELRULE, 0, objects.pack_rules(self._table), "all rules")
 
     def delete_chain(self, name: str) -> None:
         """Deletes a chain; nothing may lead to it any more."""
-        self._add(NFT_MSG_DELCHAIN, 0, pack_chain(self._table, name), f"chain {name}")
+        self._add(uapi.NFT_MSG_DELCHAIN, 0, objects.pack_chain(self._table, name), f"chain {name}")
 
     def add_verdicts(self, verdicts: Mapping[str, Mapping[bytes, str]]) -> None:
         """Adds `goto chain` elements to verdict maps."""
         for name, elements in verdicts.items():
-            self._add_elements(NFT_MSG_NEWSETELEM, NLM_F_CREATE, name, tuple(elements), pack_verdicts(elements))
+            self._add_elements(uapi.NFT_MSG_NEWSETELEM, NLM_F_CREATE, name, tuple(elements), pack_verdicts(elements))
 
     def delete_verdicts(self, name: str, keys: Iterable[bytes]) -> None:
         """Deletes elements of a verdict map."""
         wanted = tuple(keys)
-        self._add_elements(NFT_MSG_DELSETELEM, 0, name, wanted, pack_keys(self._form(name), wanted))
+        self._add_elements(uapi.NFT_MSG_DELSETELEM, 0, name, wanted, pack_keys(self._form(name), wanted))
 
     def write_delta(self, delta: Delta, counts: Counts | None = None, successors: Successors | None = None) -> None:
         """Writes deletions before additions: a key that gets another value must be deleted first.
@@ -171,23 +150,23 @@ class Transaction:
                 (echo, [key for key in keys if key in carried]),
                 (0, [key for key in keys if key not in carried]),
             ):
-                self._add_elements(NFT_MSG_DELSETELEM, flags, name, tuple(some), pack_keys(self._form(name), some))
+                self._add_elements(uapi.NFT_MSG_DELSETELEM, flags, name, tuple(some), pack_keys(self._form(name), some))
         for name, elements in delta.puts.items():
             encoded = pack_elements(self._form(name), elements, counts.get(name))
-            self._add_elements(NFT_MSG_NEWSETELEM, NLM_F_CREATE, name, tuple(elements), encoded)
+            self._add_elements(uapi.NFT_MSG_NEWSETELEM, NLM_F_CREATE, name, tuple(elements), encoded)
 
     def forget_affinity(self, keys: Iterable[bytes]) -> None:
         """Deletes learned entries, one message each: then the kernel names all that have expired meanwhile, not only the first."""
         about = f"elements of {schema.AFFINITY}"
         wanted = tuple(keys)
         for key, encoded in zip(wanted, pack_keys(self._form(schema.AFFINITY), wanted), strict=True):
-            body = pack_element_list(self._table, schema.AFFINITY, (encoded,))
-            self.messages.append(Message(NFT_MSG_DELSETELEM, 0, body, about, schema.AFFINITY, (key,)))
+            body = objects.pack_element_list(self._table, schema.AFFINITY, (encoded,))
+            self.messages.append(Message(uapi.NFT_MSG_DELSETELEM, 0, body, about, schema.AFFINITY, (key,)))
 
     def restore_affinity(self, learned: Mapping[bytes, tuple[bytes, int, int]]) -> None:
         """Restores learned entries in a new table: key → (endpoint, timeout ms, remaining ms)."""
         encoded = pack_expiring(learned)
-        self._add_elements(NFT_MSG_NEWSETELEM, NLM_F_CREATE, schema.AFFINITY, tuple(learned), encoded)
+        self._add_elements(uapi.NFT_MSG_NEWSETELEM, NLM_F_CREATE, schema.AFFINITY, tuple(learned), encoded)
 
     def _form(self, name: str) -> ElementForm:
         return self._specs[name].form(self.family)
@@ -197,7 +176,7 @@ class Transaction:
 
     def _create_set(self, spec: SetSpec) -> None:
         family = self.family
-        made = NewSet(
+        made = objects.NewSet(
             spec.name,
             spec.flags,
             spec.key_type(family),
@@ -210,7 +189,12 @@ class Transaction:
             spec.counter,
             set_user_data(spec, family),
         )
-        self._add(NFT_MSG_NEWSET, NLM_F_CREATE, pack_set(self._table, made, self._take_set_id()), f"set {spec.name}")
+        self._add(
+            uapi.NFT_MSG_NEWSET,
+            NLM_F_CREATE,
+            objects.pack_set(self._table, made, self._take_set_id()),
+            f"set {spec.name}",
+        )
 
     def _take_set_id(self) -> int:
         self._next_set_id += 1
@@ -225,18 +209,18 @@ class Transaction:
             else:
                 data = expression.encode()
             encoded.append((expression.name, data))
-        body = pack_rule(self._table, chain, encoded)
+        body = objects.pack_rule(self._table, chain, encoded)
         names = tuple(name for name, _ in encoded)
-        self.messages.append(Message(NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, body, about, expressions=names))
+        self.messages.append(Message(uapi.NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, body, about, expressions=names))
 
     def _add_anonymous_set(self, expression: OneOf) -> int:
         set_id = self._take_set_id()
         flags, length = schema.Flag.ANONYMOUS | schema.Flag.CONSTANT, len(expression.values[0])
-        made = NewSet(ANONYMOUS_SET, flags, expression.key_type, length)
-        self._add(NFT_MSG_NEWSET, NLM_F_CREATE, pack_set(self._table, made, set_id), "set of a rule")
+        made = objects.NewSet(ANONYMOUS_SET, flags, expression.key_type, length)
+        self._add(uapi.NFT_MSG_NEWSET, NLM_F_CREATE, objects.pack_set(self._table, made, set_id), "set of a rule")
         elements = pack_keys(ElementForm(length), expression.values)
-        body = pack_element_list(self._table, ANONYMOUS_SET, elements, set_id)
-        self._add(NFT_MSG_NEWSETELEM, NLM_F_CREATE, body, "set of a rule")
+        body = objects.pack_element_list(self._table, ANONYMOUS_SET, elements, set_id)
+        self._add(uapi.NFT_MSG_NEWSETELEM, NLM_F_CREATE, body, "set of a rule")
         return set_id
 
     def _add_elements(
@@ -244,7 +228,7 @@ class Transaction:
     ) -> None:
         about, start = f"elements of {name}", 0
         for some in _split_into_messages(encoded):
-            body = pack_element_list(self._table, name, some)
+            body = objects.pack_element_list(self._table, name, some)
             stop = start + len(some)
             self.messages.append(Message(kind, flags, body, about, name, keys[start:stop]))
             start = stop

@@ -14,14 +14,7 @@ from nodeagent.proxy.dataplane.kube_proxy.leftovers import Finding
 from nodeagent.proxy.dataplane.kube_proxy.rules import IptablesTable, Removal, TableRule, plan_removal
 from nodeagent.wire.netlink.framing import attribute_map, attributes, reader, text_of
 from nodeagent.wire.netlink.netfilter import nfproto
-from nodeagent.wire.netlink.nf_tables.ruleset_objects import (
-    pack_chain,
-    pack_rules,
-    pack_table,
-    read_chain,
-    read_rule,
-    table_of,
-)
+from nodeagent.wire.netlink.nf_tables import ruleset_objects as objects
 from nodeagent.wire.netlink.uapi import nf_tables as uapi
 
 _POLICIES = {uapi.NF_DROP: "DROP", uapi.NF_ACCEPT: "ACCEPT"}
@@ -29,14 +22,14 @@ _POLICIES = {uapi.NF_DROP: "DROP", uapi.NF_ACCEPT: "ACCEPT"}
 
 def parse_chain(reply: memoryview) -> tuple[str, str | None]:
     """Returns the name of the chain in a message, and the policy of a base chain (None: not a base chain)."""
-    chain = read_chain(reply)
+    chain = objects.read_chain(reply)
     return chain.name, None if chain.hook is None else _POLICIES.get(chain.policy, "ACCEPT")
 
 
 @reader
 def parse_rule(reply: memoryview) -> TableRule:
     """Returns the rule in a message."""
-    rule = read_rule(reply)
+    rule = objects.read_rule(reply)
     target, comment = "", rule.comment
     for kind, data in rule.expressions:
         if kind == "immediate":
@@ -66,12 +59,12 @@ def _match_comment(match: memoryview) -> str:
 def removal_messages(removal: Removal) -> Iterator[Message]:
     """Yields the messages that empty the chains, delete the rules in other chains, then delete the chains."""
     for chain in removal.chains:
-        yield Message(uapi.NFT_MSG_DELRULE, 0, pack_rules(removal.table, chain), f"rules of chain {chain}")
+        yield Message(uapi.NFT_MSG_DELRULE, 0, objects.pack_rules(removal.table, chain), f"rules of chain {chain}")
     for rule in removal.rules:
-        body = pack_rules(removal.table, rule.chain, rule.handle)
+        body = objects.pack_rules(removal.table, rule.chain, rule.handle)
         yield Message(uapi.NFT_MSG_DELRULE, 0, body, f"rule {rule}")
     for chain in removal.chains:
-        yield Message(uapi.NFT_MSG_DELCHAIN, 0, pack_chain(removal.table, chain), f"chain {chain}")
+        yield Message(uapi.NFT_MSG_DELCHAIN, 0, objects.pack_chain(removal.table, chain), f"chain {chain}")
 
 
 class NftTables:
@@ -103,8 +96,8 @@ class NftTables:
     def _dump(self, kind: int, table: str) -> Iterator[memoryview]:
         """Yields the objects of one table; the kernel filters only some dumps by table."""
         try:
-            for data in self._socket.dump(kind, nfproto(self._family), pack_table(table)):
-                if table_of(data) == table:
+            for data in self._socket.dump(kind, nfproto(self._family), objects.pack_table(table)):
+                if objects.table_of(data) == table:
                     yield data
         except FileNotFoundError:
             return

@@ -4,15 +4,8 @@ import errno
 from collections.abc import Sequence
 from pathlib import Path
 
+from nodeagent.proxy.dataplane.kube_proxy import ipvs_messages as messages
 from nodeagent.proxy.dataplane.kube_proxy import kube_proxy_names
-from nodeagent.proxy.dataplane.kube_proxy.ipvs_messages import (
-    VirtualServer,
-    delete_request,
-    family_number,
-    family_request,
-    read_server,
-    servers_request,
-)
 from nodeagent.proxy.dataplane.kube_proxy.leftovers import Finding, LeftoverError
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.socket import NetlinkSocket, read_consistently
@@ -53,11 +46,11 @@ class VirtualServers:
         )
 
     @staticmethod
-    def _servers() -> tuple[VirtualServer, ...]:
-        def read() -> tuple[VirtualServer, ...]:
+    def _servers() -> tuple[messages.VirtualServer, ...]:
+        def read() -> tuple[messages.VirtualServer, ...]:
             with NetlinkSocket(NETLINK_GENERIC) as netlink:
-                family = family_number(netlink.ask(family_request(IPVS_GENL_NAME)))
-                return tuple(read_server(reply) for reply in netlink.dump(servers_request(family)))
+                family = messages.family_number(netlink.ask(messages.family_request(IPVS_GENL_NAME)))
+                return tuple(messages.read_server(reply) for reply in netlink.dump(messages.servers_request(family)))
 
         return read_consistently(read)
 
@@ -72,11 +65,11 @@ def _interface_index() -> int | None:
             raise
 
 
-def _remove(servers: Sequence[VirtualServer], interface: int) -> None:
+def _remove(servers: Sequence[messages.VirtualServer], interface: int) -> None:
     if servers:
         with NetlinkSocket(NETLINK_GENERIC) as netlink:
-            family = family_number(netlink.ask(family_request(IPVS_GENL_NAME)))
-            failures = netlink.perform(delete_request(family, server) for server in servers)
+            family = messages.family_number(netlink.ask(messages.family_request(IPVS_GENL_NAME)))
+            failures = netlink.perform(messages.delete_request(family, server) for server in servers)
         _raise_failures([(servers[f.position].text, f.errno, f.detail) for f in failures if f.errno != errno.ESRCH])
     with NetlinkSocket(NETLINK_ROUTE) as netlink:
         failures = netlink.perform([rtnetlink.delete_link(interface)])

@@ -8,16 +8,8 @@ ends in a drop, and never lets an untranslated packet go on to the sockets of th
 """
 
 from nodeagent.model.addresses import Family, Protocol
-from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program import classes, schema
 from nodeagent.proxy.dataplane.program.chain import Chain, ProgramOptions
-from nodeagent.proxy.dataplane.program.classes import (
-    BY_SOURCE_CHAIN,
-    BY_SOURCE_NODE_PORT_CHAIN,
-    DISCARD_CHAIN,
-    GUARDED_CHAIN,
-    REFUSE_CHAIN,
-    PickClass,
-)
 from nodeagent.proxy.dataplane.program.loads import CLEAR, FROM_NODE, Loader, follow, from_pod, scratch
 from nodeagent.wire.netlink.nf_tables import expressions as nft
 from nodeagent.wire.netlink.uapi.rtnetlink import RTN_LOCAL
@@ -28,7 +20,7 @@ _TCP_RST = 0x04
 _DROP: nft.Rule = (nft.Verdict(nft.Code.DROP),)
 
 
-def pick_chain(family: Family, pick: PickClass) -> Chain:
+def pick_chain(family: Family, pick: classes.PickClass) -> Chain:
     """Returns the chain of one class: the endpoint of a random slot.
 
     A sticky one first looks up whether the client had an endpoint before; the id for that stays in the scratch field until
@@ -72,7 +64,7 @@ def special_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]
     """Returns the chains of the classes that always exist, and the one that looks up node ports."""
     return (
         refuse_chain(family),
-        Chain(DISCARD_CHAIN, (_DROP,)),
+        Chain(classes.DISCARD_CHAIN, (_DROP,)),
         _by_source_chain(family, options, node_port=False),
         _by_source_chain(family, options, node_port=True),
         _guarded_chain(family),
@@ -95,7 +87,7 @@ def refuse_chain(family: Family) -> Chain:
         nft.Cmp(0, b"\0", invert=True),
     )
     return Chain(
-        REFUSE_CHAIN,
+        classes.REFUSE_CHAIN,
         (
             (*is_reset, *CLEAR, nft.Verdict(nft.Code.ACCEPT)),
             (*is_tcp, nft.Reject(tcp_reset=True, icmp_code=code)),
@@ -112,7 +104,7 @@ def _by_source_chain(family: Family, options: ProgramOptions, *, node_port: bool
     local = schema.NODEPORTS_LOCAL_SCOPE if node_port else schema.FRONTENDS_LOCAL_SCOPE
     insiders = tuple(source for source in (from_pod(regs, options), FROM_NODE) if source)
     return Chain(
-        BY_SOURCE_NODE_PORT_CHAIN if node_port else BY_SOURCE_CHAIN,
+        classes.BY_SOURCE_NODE_PORT_CHAIN if node_port else classes.BY_SOURCE_CHAIN,
         (
             *((*source, *follow(key, wide, schema.DISPATCH_SCOPED)) for source in insiders),
             follow(key, local, schema.DISPATCH_SCOPED),
@@ -131,7 +123,8 @@ def _guarded_chain(family: Family) -> Chain:
         nft.Verdict(nft.Code.DROP),
     )
     return Chain(
-        GUARDED_CHAIN, (outside, follow(regs.frontend(), schema.GUARDED_FRONTENDS, schema.DISPATCH_ALLOWED), _DROP)
+        classes.GUARDED_CHAIN,
+        (outside, follow(regs.frontend(), schema.GUARDED_FRONTENDS, schema.DISPATCH_ALLOWED), _DROP),
     )
 
 

@@ -10,17 +10,8 @@ no possible destination but ClusterIPs; that spares most connections the lookup 
 """
 
 from nodeagent.model.addresses import Family
-from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program import loads, schema
 from nodeagent.proxy.dataplane.program.chain import Chain, ProgramOptions
-from nodeagent.proxy.dataplane.program.loads import (
-    CLEAR,
-    FROM_NODE,
-    NOT_TRANSLATED,
-    Loader,
-    from_pod,
-    scratch,
-    to_pods_interface,
-)
 from nodeagent.wire.netlink.nf_tables import expressions as nft
 
 NOT_FROM_PODS = "not-from-pods"
@@ -36,8 +27,8 @@ _HAS_NO_INPUT: nft.Rule = (nft.Meta(0, nft.MetaKey.IIF), nft.Cmp(0, nft.native_u
 
 def source_rules(family: Family, options: ProgramOptions) -> tuple[nft.Rule, ...]:
     """Returns the rules of the postrouting base chain."""
-    regs = Loader(family)
-    untranslated: nft.Rule = (*NOT_TRANSLATED, nft.Verdict(nft.Code.RETURN))
+    regs = loads.Loader(family)
+    untranslated: nft.Rule = (*loads.NOT_TRANSLATED, nft.Verdict(nft.Code.RETURN))
     others: nft.Rule = (nft.Verdict(nft.Code.GOTO, _FROM_OTHER_ADDRESS),)
     if options.masquerade_all:
         return (untranslated, _all_to_cluster_ips(regs), others)
@@ -52,7 +43,7 @@ def source_rules(family: Family, options: ProgramOptions) -> tuple[nft.Rule, ...
 
 def source_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
     """Returns the chains that postrouting leads to."""
-    regs = Loader(family)
+    regs = loads.Loader(family)
     meets_itself: nft.Rule = (regs.source(0), regs.destination(regs.words), nft.Lookup(schema.HAIRPIN, 0))
     itself: nft.Rule = (*meets_itself, _REWRITE)
     apart = options.masquerade_all or not _not_from_pods(regs, options)
@@ -66,30 +57,30 @@ def source_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
         ),
         *(() if options.masquerade_all else (Chain(_FROM_CLUSTER_IP, (*_from_itself(regs), itself)),)),
         Chain(_FROM_OTHER_ADDRESS, _other_addresses(regs)),
-        Chain(_FROM_LOCAL_POLICY, (CLEAR, (*FROM_NODE, _REWRITE), itself)),
+        Chain(_FROM_LOCAL_POLICY, (loads.CLEAR, (*loads.FROM_NODE, _REWRITE), itself)),
     )
 
 
-def _all_to_cluster_ips(regs: Loader) -> nft.Rule:
+def _all_to_cluster_ips(regs: loads.Loader) -> nft.Rule:
     return (regs.original_destination(0), nft.Lookup(schema.CLUSTER_IPS, 0), _REWRITE)
 
 
-def _not_from_pods(regs: Loader, options: ProgramOptions) -> tuple[nft.Rule, ...]:
+def _not_from_pods(regs: loads.Loader, options: ProgramOptions) -> tuple[nft.Rule, ...]:
     """Returns rules that match what does not come from pods, if pods can be detected.
 
     With detection by interface, a packet that a bridge carried from one port to another has only its output interface: the bridge. The
     same is true of a packet of the node to a pod of that bridge; only its source distinguishes it.
     """
-    not_from_pod = from_pod(regs, options, invert=True)
+    not_from_pod = loads.from_pod(regs, options, invert=True)
     if not not_from_pod:
         return ()
-    elsewhere = to_pods_interface(options, invert=True)
+    elsewhere = loads.to_pods_interface(options, invert=True)
     if not elsewhere:
         return (not_from_pod,)
-    return ((*_HAS_INPUT, *not_from_pod), (*_HAS_NO_INPUT, *elsewhere), (*_HAS_NO_INPUT, *FROM_NODE))
+    return ((*_HAS_INPUT, *not_from_pod), (*_HAS_NO_INPUT, *elsewhere), (*_HAS_NO_INPUT, *loads.FROM_NODE))
 
 
-def _rules_keeping_source(regs: Loader) -> tuple[nft.Rule, ...]:
+def _rules_keeping_source(regs: loads.Loader) -> tuple[nft.Rule, ...]:
     """Returns rules for connections that keep their source: from pods, to blocks where only ClusterIPs lead anywhere, except connections
     of a pod to itself.
 
@@ -112,7 +103,7 @@ def _rules_keeping_source(regs: Loader) -> tuple[nft.Rule, ...]:
     return ((*_HAS_INPUT, *keeps), (*_HAS_NO_INPUT, *far_away, *keeps))
 
 
-def _from_itself(regs: Loader) -> tuple[nft.Rule, ...]:
+def _from_itself(regs: loads.Loader) -> tuple[nft.Rule, ...]:
     """Returns the rule for the node's own connections that have a ClusterIP as their source. In IPv4 the kernel chooses that source while
     the node has no address that routes could prefer; no answer from elsewhere would reach it."""
     if regs.family is Family.IPV6:
@@ -120,11 +111,11 @@ def _from_itself(regs: Loader) -> tuple[nft.Rule, ...]:
     return ((*_HAS_NO_INPUT, regs.source(0), nft.Lookup(schema.CLUSTER_IPS, 0), _REWRITE),)
 
 
-def _other_addresses(regs: Loader) -> tuple[nft.Rule, ...]:
+def _other_addresses(regs: loads.Loader) -> tuple[nft.Rule, ...]:
     return (
         (*regs.original_frontend(), nft.Lookup(schema.MASQUERADE_FRONTENDS, 0), _REWRITE),
         (
-            *scratch(regs.original_frontend(), schema.FRONTENDS_CLUSTER_SCOPE),
+            *loads.scratch(regs.original_frontend(), schema.FRONTENDS_CLUSTER_SCOPE),
             nft.Verdict(nft.Code.GOTO, _FROM_LOCAL_POLICY),
         ),
         (*regs.node_port_endpoint(), nft.Lookup(schema.MASQUERADE_NODEPORTS, 0), _REWRITE),

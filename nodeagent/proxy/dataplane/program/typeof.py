@@ -12,14 +12,7 @@ from nodeagent.proxy.dataplane.program.classes import CLUSTER_SCOPE_OFFSET, MAX_
 from nodeagent.proxy.dataplane.program.schema import FieldType, SetSpec
 from nodeagent.wire.netlink.nf_tables.expressions import MetaKey
 from nodeagent.wire.netlink.nf_tables.user_data import pack_user_data
-from nodeagent.wire.netlink.uapi.nf_tables import (
-    NFT_NG_RANDOM,
-    NFTNL_UDATA_SET_COMMENT,
-    NFTNL_UDATA_SET_DATA_TYPEOF,
-    NFTNL_UDATA_SET_DATABYTEORDER,
-    NFTNL_UDATA_SET_KEY_TYPEOF,
-    NFTNL_UDATA_SET_KEYBYTEORDER,
-)
+from nodeagent.wire.netlink.uapi import nf_tables as uapi
 
 _BYTE_ORDER_NONE, _BYTE_ORDER_HOST = 0, 1
 _EXPR_PAYLOAD, _EXPR_META, _EXPR_CONCAT, _EXPR_NUMGEN = 7, 9, 13, 23
@@ -36,16 +29,16 @@ def set_user_data(spec: SetSpec, family: Family) -> bytes:
     """Returns entries of type, length and value. A byte order is given only where nft would otherwise print a lone classid swapped."""
     entries = []
     if spec.key == (FieldType.CLASS,):
-        entries.append((NFTNL_UDATA_SET_KEYBYTEORDER, _u32(_BYTE_ORDER_HOST)))
+        entries.append((uapi.NFTNL_UDATA_SET_KEYBYTEORDER, _u32(_BYTE_ORDER_HOST)))
     elif spec.data == (FieldType.CLASS,):
-        entries.append((NFTNL_UDATA_SET_KEYBYTEORDER, _u32(_BYTE_ORDER_NONE)))
+        entries.append((uapi.NFTNL_UDATA_SET_KEYBYTEORDER, _u32(_BYTE_ORDER_NONE)))
     if spec.data == (FieldType.CLASS,):
-        entries.append((NFTNL_UDATA_SET_DATABYTEORDER, _u32(_BYTE_ORDER_HOST)))
+        entries.append((uapi.NFTNL_UDATA_SET_DATABYTEORDER, _u32(_BYTE_ORDER_HOST)))
     if FieldType.SLOT in spec.key:
-        entries.append((NFTNL_UDATA_SET_KEY_TYPEOF, _expression(_EXPR_CONCAT, _concatenation(spec.key, family))))
-        entries.append((NFTNL_UDATA_SET_DATA_TYPEOF, _expression(_EXPR_CONCAT, _concatenation(spec.data, family))))
+        entries.append((uapi.NFTNL_UDATA_SET_KEY_TYPEOF, _expression(_EXPR_CONCAT, _concatenation(spec.key, family))))
+        entries.append((uapi.NFTNL_UDATA_SET_DATA_TYPEOF, _expression(_EXPR_CONCAT, _concatenation(spec.data, family))))
     if spec.comment:
-        entries.append((NFTNL_UDATA_SET_COMMENT, spec.comment.encode() + b"\0"))
+        entries.append((uapi.NFTNL_UDATA_SET_COMMENT, spec.comment.encode() + b"\0"))
     return pack_user_data(*entries)
 
 
@@ -65,7 +58,7 @@ def _field(kind: FieldType, family: Family) -> bytes:
         case FieldType.PORT:
             return _expression(_EXPR_PAYLOAD, _numbers(_PROTO_DESC_TH, _THHDR_DPORT))
         case FieldType.SLOT:
-            return _expression(_EXPR_NUMGEN, _numbers(NFT_NG_RANDOM, _SLOTS, 0))
+            return _expression(_EXPR_NUMGEN, _numbers(uapi.NFT_NG_RANDOM, _SLOTS, 0))
         case _:
             raise ValueError(f"{kind.name} is no part of a key with a slot")
 

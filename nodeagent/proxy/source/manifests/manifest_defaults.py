@@ -12,30 +12,22 @@ from msgspec.structs import replace
 
 from nodeagent.kinds.description.object_check import DEFAULT_NAMESPACE
 from nodeagent.kinds.service.kept_addresses import HEADLESS
+from nodeagent.model import objects
 from nodeagent.model.addresses import family_of, parse_address
-from nodeagent.model.objects import (
-    ApiObject,
-    EndpointPort,
-    Endpoints,
-    EndpointSlice,
-    Service,
-    ServicePort,
-    ServiceSpec,
-)
 from nodeagent.proxy.source.manifests.manifest_fields import ROWS
 
-ObjectT = TypeVar("ObjectT", bound=ApiObject)
-PortT = TypeVar("PortT", ServicePort, EndpointPort)
+ObjectT = TypeVar("ObjectT", bound=objects.ApiObject)
+PortT = TypeVar("PortT", objects.ServicePort, objects.EndpointPort)
 
 
-def with_defaults(obj: ApiObject) -> ApiObject:
+def with_defaults(obj: objects.ApiObject) -> objects.ApiObject:
     """Returns the object as it would be after its creation."""
-    if isinstance(obj, Service):
+    if isinstance(obj, objects.Service):
         return replace(_in_namespace(obj), spec=_service_spec(obj.spec))
-    if isinstance(obj, EndpointSlice):
+    if isinstance(obj, objects.EndpointSlice):
         ports = tuple(replace(_with_protocol(port), name=port.name or "") for port in obj.ports or ())
         return replace(_in_namespace(obj), ports=ports)
-    if isinstance(obj, Endpoints):
+    if isinstance(obj, objects.Endpoints):
         subsets = tuple(
             replace(subset, ports=tuple(_with_protocol(port) for port in subset.ports or ()))
             for subset in obj.subsets or ()
@@ -44,9 +36,9 @@ def with_defaults(obj: ApiObject) -> ApiObject:
     return _in_namespace(obj)
 
 
-def missing_allocations(obj: ApiObject) -> Iterator[tuple[str, str]]:
+def missing_allocations(obj: objects.ApiObject) -> Iterator[tuple[str, str]]:
     """Yields (reason, detail) for what an API server would have allocated and nothing allocates here."""
-    if not isinstance(obj, Service) or obj.spec.type == "ExternalName":
+    if not isinstance(obj, objects.Service) or obj.spec.type == "ExternalName":
         return
     if not obj.spec.cluster_ip:
         yield "NoClusterIP", "no clusterIP: nothing allocates one here; the service is not reachable until it has one"
@@ -67,7 +59,7 @@ def _in_namespace(obj: ObjectT) -> ObjectT:
     return replace(obj, metadata=replace(obj.metadata, namespace=namespace))
 
 
-def _service_spec(spec: ServiceSpec) -> ServiceSpec:
+def _service_spec(spec: objects.ServiceSpec) -> objects.ServiceSpec:
     """Sets defaults: clusterIP and clusterIPs agree; ipFamilies follows the addresses unless it is complete."""
     kind = spec.type or "ClusterIP"
     ports = tuple(_with_protocol(port) for port in spec.ports or ())

@@ -8,17 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from nodeagent.model import objects
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.objects import (
-    LABEL_SERVICE_NAME,
-    EndpointPort,
-    Endpoints,
-    EndpointSlice,
-    Service,
-    ServicePort,
-    key_of,
-    service_of,
-)
 from nodeagent.model.text import did_you_mean
 
 PortId = tuple[str, str]
@@ -28,7 +19,7 @@ PortId = tuple[str, str]
 class Dangling(NamedTuple):
     """A reference without a target: the object that has it, a CamelCase reason, one line for users."""
 
-    source: Service | EndpointSlice | Endpoints
+    source: objects.Service | objects.EndpointSlice | objects.Endpoints
     reason: str
     detail: str
 
@@ -36,26 +27,28 @@ class Dangling(NamedTuple):
 class _Ports(NamedTuple):
     """The ports at which `source` has endpoints, and the Service they are for."""
 
-    source: EndpointSlice | Endpoints
+    source: objects.EndpointSlice | objects.Endpoints
     service: ObjectKey
     ports: frozenset[PortId]
 
 
 def dangling_references(
-    services: Mapping[ObjectKey, Service], slices: Iterable[EndpointSlice], endpoints: Iterable[Endpoints]
+    services: Mapping[ObjectKey, objects.Service],
+    slices: Iterable[objects.EndpointSlice],
+    endpoints: Iterable[objects.Endpoints],
 ) -> Iterator[Dangling]:
     """Yields slices without a Service, slice ports that their Service does not have, and Service ports that none of its slices has."""
     sources: list[_Ports] = []
     for found in slices:
-        service = service_of(found)
+        service = objects.service_of(found)
         if service is None:
-            detail = f"no label {LABEL_SERVICE_NAME}: it belongs to no Service"
+            detail = f"no label {objects.LABEL_SERVICE_NAME}: it belongs to no Service"
             yield Dangling(found, "NoServiceName", detail)
         else:
             sources.append(_Ports(found, service, _ids(found.ports if found.endpoints else None)))
     for listed in endpoints:
         ports = frozenset[PortId]().union(*(_ids(subset.ports) for subset in listed.subsets or ()))
-        sources.append(_Ports(listed, key_of(listed), ports))
+        sources.append(_Ports(listed, objects.key_of(listed), ports))
     by_service: defaultdict[ObjectKey, list[_Ports]] = defaultdict(list)
     for source in sources:
         if source.service in services:
@@ -68,7 +61,7 @@ def dangling_references(
         yield from _unmet_ports(services[key], of_service)
 
 
-def _unmet_ports(service: Service, sources: Sequence[_Ports]) -> Iterator[Dangling]:
+def _unmet_ports(service: objects.Service, sources: Sequence[_Ports]) -> Iterator[Dangling]:
     """Yields a mistake where it probably is: at the slice, or at the Service if all ports of its slices match."""
     wanted = _ids(service.spec.ports)
     if not wanted or service.spec.type == "ExternalName" or all(source.ports == wanted for source in sources):
@@ -80,7 +73,7 @@ def _unmet_ports(service: Service, sources: Sequence[_Ports]) -> Iterator[Dangli
         for port in sorted(source.ports - wanted):
             unmet = True
             names = [name for name, _ in wanted if name and name != port[0]]
-            detail = f"Service {key_of(service)} has no port {_port_text(port)}{did_you_mean(port[0], names) or _existing_ports(wanted)}"
+            detail = f"Service {objects.key_of(service)} has no port {_port_text(port)}{did_you_mean(port[0], names) or _existing_ports(wanted)}"
             yield Dangling(source.source, "UnknownPortName", detail)
     if present and not unmet:
         for port in sorted(wanted - present):
@@ -88,7 +81,7 @@ def _unmet_ports(service: Service, sources: Sequence[_Ports]) -> Iterator[Dangli
             yield Dangling(service, "UnknownPortName", detail)
 
 
-def _ids(ports: Iterable[ServicePort | EndpointPort] | None) -> frozenset[PortId]:
+def _ids(ports: Iterable[objects.ServicePort | objects.EndpointPort] | None) -> frozenset[PortId]:
     return frozenset([(port.name or "", port.protocol or "TCP") for port in ports or ()])
 
 
