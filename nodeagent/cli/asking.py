@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import click
 
-from nodeagent.cli.known_names import NodeName
+from nodeagent.cli.known_names import complete_node
 from nodeagent.cli.node_view import Access
 from nodeagent.proxy.observe.admin.place import DEFAULT_SOCKET
 
@@ -40,7 +40,7 @@ def access_options(command: Callable[..., Result]) -> Callable[..., Result]:
 
     decorated: Callable[..., Result] = with_access
     text = "The name of this node, if no agent answers (default: the host's name)."
-    decorated = click.option("--node-name", metavar="NAME", type=NodeName(), help=text)(decorated)
+    decorated = click.option("--node-name", metavar="NAME", shell_complete=complete_node, help=text)(decorated)
     for flags, metavar, text in (
         (
             "--cluster-cidr",

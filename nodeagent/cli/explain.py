@@ -18,7 +18,7 @@ from nodeagent.cli.endpoint_probes import probe_endpoints, probe_services
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.kernel_view import KernelView, read_kernel
-from nodeagent.cli.known_names import NamespaceName, ServiceName
+from nodeagent.cli.known_names import complete_namespace, complete_service
 from nodeagent.cli.node_reading import look_at_node
 from nodeagent.cli.node_view import Access, NodeView
 from nodeagent.cli.on_this_node import FollowedConnections, follow_service, follow_services, node_faults
@@ -69,12 +69,12 @@ COLUMNS = (
         "nodeagent explain web --all-nodes          on every node of the cluster, worst first",
     ),
 )
-@click.argument("service", type=ServiceName(), required=False)
+@click.argument("service", shell_complete=complete_service, required=False)
 @click.option(
     "-n",
     "--namespace",
     metavar="NAME",
-    type=NamespaceName(),
+    shell_complete=complete_namespace,
     help="Namespace of a Service that is named without one (default: default).",
 )
 @click.option("--watch", is_flag=True, help="Repeat every two seconds, and print changes, until Ctrl-C.")

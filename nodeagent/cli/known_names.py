@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 import msgspec
-from click.shell_completion import CompletionItem
 
 from nodeagent.cli.user_kubeconfig import kubeconfig_path
 from nodeagent.proxy.observe.admin.admin_client import NoAgent, find_agent
@@ -37,82 +36,52 @@ class _List(msgspec.Struct):
     items: tuple[_Item, ...] = ()
 
 
-class ServiceName(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on, for type checkers only
-    """A Service as `[NAMESPACE/]NAME[:PORT]` or `svc/NAME`."""
-
-    name = "service"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """Returns the Services that begin with `incomplete`; those of the selected namespace also without the namespace."""
-        return _completions(_service_names(ctx, incomplete), incomplete)
+def complete_service(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Returns the Services that begin with `incomplete`; those of the selected namespace also without the namespace."""
+    return _completions(_service_names(ctx, incomplete), incomplete)
 
 
-class NodeName(click.ParamType):  # type: ignore[type-arg]  # as above
-    """The name of a node."""
-
-    name = "node"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """Returns the nodes that begin with `incomplete`."""
-        return _completions(_nodes(ctx), incomplete)
+def complete_node(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Returns the nodes that begin with `incomplete`."""
+    return _completions(_nodes(ctx), incomplete)
 
 
-class NamespaceName(click.ParamType):  # type: ignore[type-arg]  # as above
-    """The name of a namespace."""
-
-    name = "namespace"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """Returns the namespaces that begin with `incomplete`: all of the API server, else those with Services."""
-        listed = _list_names(ctx, f"{CORE}/namespaces")
-        found = listed or [one.partition("/")[0] for one in _services(ctx, "")]
-        return _completions(found, incomplete)
+def complete_namespace(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Returns the namespaces that begin with `incomplete`: all of the API server, else those with Services."""
+    listed = _list_names(ctx, f"{CORE}/namespaces")
+    found = listed or [one.partition("/")[0] for one in _services(ctx, "")]
+    return _completions(found, incomplete)
 
 
-class ContextName(click.ParamType):  # type: ignore[type-arg]  # as above
-    """The name of a context of the kubeconfig."""
+def complete_context(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Returns the contexts of the kubeconfig that begin with `incomplete`."""
+    from nodeagent.proxy.source.client.api_errors import KubeconfigError  # noqa: PLC0415 - loads a client
+    from nodeagent.proxy.source.client.kubeconfig import context_names  # noqa: PLC0415
 
-    name = "context"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """Returns the contexts that begin with `incomplete`."""
-        from nodeagent.proxy.source.client.api_errors import KubeconfigError  # noqa: PLC0415 - loads a client
-        from nodeagent.proxy.source.client.kubeconfig import context_names  # noqa: PLC0415
-
-        try:
-            return _completions(context_names(_kubeconfig(ctx)), incomplete)
-        except KubeconfigError:
-            return []
+    try:
+        return _completions(context_names(_kubeconfig(ctx)), incomplete)
+    except KubeconfigError:
+        return []
 
 
-class InterfaceName(click.ParamType):  # type: ignore[type-arg]  # as above
-    """The name of a network interface of this node."""
-
-    name = "interface"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """Returns the interfaces that begin with `incomplete`."""
-        return _completions([name for _, name in socket.if_nameindex()], incomplete)
+def complete_interface(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Returns the interfaces of this node that begin with `incomplete`."""
+    return _completions([name for _, name in socket.if_nameindex()], incomplete)
 
 
-class ConnectionEnd(click.ParamType):  # type: ignore[type-arg]  # as above
-    """The source or destination of a connection: a pod, a node, a Service."""
-
-    name = "connection"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """Returns pods and nodes with their kind as prefix, and Services."""
-        kind, slash, _ = incomplete.partition("/")
-        if slash and kind in ("pod", "po", "pods"):
-            pods = _list_names(ctx, f"{CORE}/namespaces/{_namespace(ctx)}/pods")
-            return _completions([f"{kind}/{name}" for name in pods], incomplete)
-        if slash and kind in ("node", "no", "nodes"):
-            return _completions([f"{kind}/{name}" for name in _nodes(ctx)], incomplete)
-        return _completions(["pod/", "node/", *_service_names(ctx, incomplete)], incomplete)
+def complete_connection_end(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Returns pods and nodes with their kind as prefix, and Services."""
+    kind, slash, _rest = incomplete.partition("/")
+    if slash and kind in ("pod", "po", "pods"):
+        pods = _list_names(ctx, f"{CORE}/namespaces/{_namespace(ctx)}/pods")
+        return _completions([f"{kind}/{name}" for name in pods], incomplete)
+    if slash and kind in ("node", "no", "nodes"):
+        return _completions([f"{kind}/{name}" for name in _nodes(ctx)], incomplete)
+    return _completions(["pod/", "node/", *_service_names(ctx, incomplete)], incomplete)
 
 
-def _completions(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
+def _completions(names: Sequence[str], incomplete: str) -> list[str]:
+    return [name for name in dict.fromkeys(names) if name.startswith(incomplete)]
 
 
 def _service_names(ctx: click.Context, incomplete: str) -> list[str]:

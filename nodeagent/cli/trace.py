@@ -10,7 +10,7 @@ from nodeagent.cli.all_nodes.cluster_options import ClusterTarget, cluster_optio
 from nodeagent.cli.asking import access_options
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.cli.kernel_reading import kernel_failures, read_with_retries
-from nodeagent.cli.known_names import ConnectionEnd, InterfaceName, NamespaceName
+from nodeagent.cli.known_names import complete_connection_end, complete_interface, complete_namespace
 from nodeagent.cli.node_view import Access
 from nodeagent.cli.other_tables import read_others
 from nodeagent.cli.rows import output_option, print_document
@@ -41,13 +41,19 @@ Examples:
 
 
 @click.command("trace", epilog=EXAMPLES, context_settings={"ignore_unknown_options": True})
-@click.argument("connection", nargs=-1, required=True, type=ConnectionEnd(), metavar="SRC [->] DST:PORT[/PROTOCOL]")
+@click.argument(
+    "connection",
+    nargs=-1,
+    required=True,
+    shell_complete=complete_connection_end,
+    metavar="SRC [->] DST:PORT[/PROTOCOL]",
+)
 @click.option(
     "--from",
     "interface",
     default="",
     metavar="INTERFACE",
-    type=InterfaceName(),
+    shell_complete=complete_interface,
     help="The interface at which it arrives.",
 )
 @click.option("--all", "everything", is_flag=True, help="Show rules that did not apply as well.")
@@ -55,7 +61,7 @@ Examples:
     "-n",
     "--namespace",
     metavar="NAME",
-    type=NamespaceName(),
+    shell_complete=complete_namespace,
     help="Namespace of a pod or Service that is named without one (default: default).",
 )
 @output_option

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from nodeagent.cli.all_nodes.agent_pods import NAMESPACE
 from nodeagent.cli.exit_codes import UNUSABLE, Failure
-from nodeagent.cli.known_names import ContextName, NodeName
+from nodeagent.cli.known_names import complete_context, complete_node
 from nodeagent.cli.user_kubeconfig import kubeconfig_path
 
 Result = TypeVar("Result")
@@ -97,14 +97,18 @@ def cluster_options(
         decorated = click.option(
             "--context",
             metavar="NAME",
-            type=ContextName(),
+            shell_complete=complete_context,
             help="Context of the kubeconfig (default: the current one).",
         )(decorated)
         decorated = click.option(
             "-l", "--selector", metavar="LABELS", default="", help="Ask the agents of the nodes with these labels."
         )(decorated)
         decorated = click.option(
-            "--node", metavar="NAME", multiple=True, type=NodeName(), help="Ask this node's agent; repeatable."
+            "--node",
+            metavar="NAME",
+            multiple=True,
+            shell_complete=complete_node,
+            help="Ask this node's agent; repeatable.",
         )(decorated)
         if kubeconfig:
             text = "Which cluster, with --all-nodes (default: $KUBECONFIG, else ~/.kube/config)."
