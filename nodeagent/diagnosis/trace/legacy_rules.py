@@ -7,6 +7,7 @@ becomes an expression that cannot be evaluated, with the option's name. Prioriti
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from nodeagent.diagnosis.trace.others import Json, OtherChain, OtherRule, OtherTable
 from nodeagent.diagnosis.trace.xtables import PASSING
@@ -141,24 +142,18 @@ def _belongs_to_unknown(unknown: list[Json]) -> bool:
     return any(next(iter(one)).startswith("-m ") for one in unknown)
 
 
-def _address(field: str) -> Callable[[list[str], Family, bool], Json]:
-    def make(given: list[str], family: Family, inverted: bool) -> Json:
-        address, _, length = given[0].partition("/")
-        if length and not length.isdigit():
-            return _unknown(field, *given)
-        right: object = {"prefix": {"addr": address, "len": int(length)}} if length else address
-        return _match({"payload": {"protocol": _IP[family], "field": field}}, right, inverted=inverted)
-
-    return make
+def _address(field: str, given: list[str], family: Family, inverted: bool) -> Json:
+    address, _, length = given[0].partition("/")
+    if length and not length.isdigit():
+        return _unknown(field, *given)
+    right: object = {"prefix": {"addr": address, "len": int(length)}} if length else address
+    return _match({"payload": {"protocol": _IP[family], "field": field}}, right, inverted=inverted)
 
 
-def _interface(key: str) -> Callable[[list[str], Family, bool], Json]:
-    def make(given: list[str], _: Family, inverted: bool) -> Json:
-        name = given[0]
-        pattern = f"{name[:-1]}*" if name.endswith("+") else name
-        return _match({"meta": {"key": key}}, pattern, inverted=inverted)
-
-    return make
+def _interface(key: str, given: list[str], _: Family, inverted: bool) -> Json:
+    name = given[0]
+    pattern = f"{name[:-1]}*" if name.endswith("+") else name
+    return _match({"meta": {"key": key}}, pattern, inverted=inverted)
 
 
 def _protocol(given: list[str], _: Family, inverted: bool) -> Json:
@@ -166,17 +161,14 @@ def _protocol(given: list[str], _: Family, inverted: bool) -> Json:
     return _match({"meta": {"key": "l4proto"}}, int(name) if name.isdigit() else name, inverted=inverted)
 
 
-def _ports(field: str) -> Callable[[list[str], Family, bool], Json]:
-    def make(given: list[str], _: Family, inverted: bool) -> Json:
-        ranges: list[object] = []
-        for part in given[0].split(","):
-            first, colon, last = part.partition(":")
-            if not (first.isdigit() and (last.isdigit() or not colon)):
-                return _unknown(f"--{field}", *given)
-            ranges.append({"range": [int(first), int(last)]} if colon else int(first))
-        return _match({"payload": {"protocol": "th", "field": field}}, {"set": ranges}, inverted=inverted)
-
-    return make
+def _ports(field: str, given: list[str], _: Family, inverted: bool) -> Json:
+    ranges: list[object] = []
+    for part in given[0].split(","):
+        first, colon, last = part.partition(":")
+        if not (first.isdigit() and (last.isdigit() or not colon)):
+            return _unknown(f"--{field}", *given)
+        ranges.append({"range": [int(first), int(last)]} if colon else int(first))
+    return _match({"payload": {"protocol": "th", "field": field}}, {"set": ranges}, inverted=inverted)
 
 
 def _flags(given: list[str], _: Family, inverted: bool) -> Json:
@@ -208,13 +200,10 @@ def _status(given: list[str], _: Family, inverted: bool) -> Json:
     return _match(left, 0, inverted=not inverted)
 
 
-def _of_connection(field: str) -> Callable[[list[str], Family, bool], Json]:
-    def make(given: list[str], family: Family, inverted: bool) -> Json:
-        address, _, length = given[0].partition("/")
-        right: object = {"prefix": {"addr": address, "len": int(length)}} if length.isdigit() else address
-        return _match({"ct": {"key": f"{_IP[family]} {field}", "dir": "original"}}, right, inverted=inverted)
-
-    return make
+def _of_connection(field: str, given: list[str], family: Family, inverted: bool) -> Json:
+    address, _, length = given[0].partition("/")
+    right: object = {"prefix": {"addr": address, "len": int(length)}} if length.isdigit() else address
+    return _match({"ct": {"key": f"{_IP[family]} {field}", "dir": "original"}}, right, inverted=inverted)
 
 
 def _original_port(given: list[str], _: Family, inverted: bool) -> Json:
@@ -233,20 +222,14 @@ def _mark(given: list[str], _: Family, inverted: bool) -> Json:
     return _match({"&": [left, int(mask, 0)]} if mask else left, int(value, 0), inverted=inverted)
 
 
-def _type(flag: str) -> Callable[[list[str], Family, bool], Json]:
-    def make(given: list[str], _: Family, inverted: bool) -> Json:
-        kinds = {"set": [one.lower() for one in given[0].split(",")]}
-        return _match({"fib": {"result": "type", "flags": [flag]}}, kinds, inverted=inverted)
-
-    return make
+def _type(flag: str, given: list[str], _: Family, inverted: bool) -> Json:
+    kinds = {"set": [one.lower() for one in given[0].split(",")]}
+    return _match({"fib": {"result": "type", "flags": [flag]}}, kinds, inverted=inverted)
 
 
-def _range(field: str) -> Callable[[list[str], Family, bool], Json]:
-    def make(given: list[str], family: Family, inverted: bool) -> Json:
-        ends = {"range": given[0].split("-", 1)}
-        return _match({"payload": {"protocol": _IP[family], "field": field}}, ends, inverted=inverted)
-
-    return make
+def _range(field: str, given: list[str], family: Family, inverted: bool) -> Json:
+    ends = {"range": given[0].split("-", 1)}
+    return _match({"payload": {"protocol": _IP[family], "field": field}}, ends, inverted=inverted)
 
 
 def _packet_type(given: list[str], _: Family, inverted: bool) -> Json:
@@ -254,28 +237,28 @@ def _packet_type(given: list[str], _: Family, inverted: bool) -> Json:
 
 
 _MATCHES: dict[str, Callable[[list[str], Family, bool], Json]] = {
-    "-s": _address("saddr"),
-    "-d": _address("daddr"),
-    "-i": _interface("iifname"),
-    "-o": _interface("oifname"),
+    "-s": partial(_address, "saddr"),
+    "-d": partial(_address, "daddr"),
+    "-i": partial(_interface, "iifname"),
+    "-o": partial(_interface, "oifname"),
     "-p": _protocol,
-    "--dport": _ports("dport"),
-    "--dports": _ports("dport"),
-    "--sport": _ports("sport"),
-    "--sports": _ports("sport"),
+    "--dport": partial(_ports, "dport"),
+    "--dports": partial(_ports, "dport"),
+    "--sport": partial(_ports, "sport"),
+    "--sports": partial(_ports, "sport"),
     "--tcp-flags": _flags,
     "--state": _state,
     "--ctstate": _state,
     "--ctstatus": _status,
-    "--ctorigdst": _of_connection("daddr"),
-    "--ctorigsrc": _of_connection("saddr"),
+    "--ctorigdst": partial(_of_connection, "daddr"),
+    "--ctorigsrc": partial(_of_connection, "saddr"),
     "--ctorigdstport": _original_port,
     "--ctdir": _direction,
     "--mark": _mark,
-    "--dst-type": _type("daddr"),
-    "--src-type": _type("saddr"),
-    "--dst-range": _range("daddr"),
-    "--src-range": _range("saddr"),
+    "--dst-type": partial(_type, "daddr"),
+    "--src-type": partial(_type, "saddr"),
+    "--dst-range": partial(_range, "daddr"),
+    "--src-range": partial(_range, "saddr"),
     "--pkt-type": _packet_type,
     "--comment": lambda _given, _family, _inverted: {"match": {"op": "==", "left": 0, "right": 0}},
 }
