@@ -127,7 +127,7 @@ def _keys() -> Iterator[Key]:
                 attribute=attribute,
                 form=_form(field.annotation),
                 unit=_unit(field),
-                description=field.description,
+                description=" ".join(field.description.split()),
                 default=None if field.is_required() else field.default,
                 required=field.is_required(),
             )
