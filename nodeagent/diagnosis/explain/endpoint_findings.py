@@ -55,35 +55,32 @@ _PROBED = {
 
 
 def no_endpoints(facts: ServiceFacts) -> Finding:
+    return Finding(Severity.BROKEN, "it has no endpoints, every connection is refused", *_why_none(facts))
+
+
+def _why_none(facts: ServiceFacts) -> tuple[str, str]:
+    """Returns why a Service has no endpoints, and what to do."""
     namespace, name = facts.key
-    meant = None if facts.slices else next((one for one in facts.astray if _is_nearly(one, facts.key)), None)
+    if facts.slices:
+        commands = f"kubectl -n {namespace} describe service {name}; kubectl -n {namespace} get pods --show-labels"
+        return (
+            "its EndpointSlices are empty: its selector matches no pod that has an address",
+            f"compare the selector with the labels of the pods: {commands}",
+        )
+    meant = next((one for one in facts.astray if _is_nearly(one, facts.key)), None)
     if meant is not None:
-        return Finding(
-            Severity.BROKEN,
-            "it has no endpoints, every connection is refused",
+        return (
             f"it has no EndpointSlice, and there is one for a Service {meant} that does not exist",
             f"slices must be in namespace {namespace}, with the label kubernetes.io/service-name: {name}",
         )
-    if not facts.slices and (name_less := unlabelled(facts)):
-        return Finding(
-            Severity.BROKEN,
-            "it has no endpoints, every connection is refused",
+    if name_less := unlabelled(facts):
+        return (
             f"EndpointSlice {name_less} says of which Service it is by no label",
             f"give that slice the label kubernetes.io/service-name: {name}",
         )
-    if not facts.slices:
-        return Finding(
-            Severity.BROKEN,
-            "it has no endpoints, every connection is refused",
-            "it has no EndpointSlice: it has no selector and nobody wrote a slice for it, or no controller writes them",
-            "give it a selector, or write a slice for it; see that the controllers run",
-        )
-    return Finding(
-        Severity.BROKEN,
-        "it has no endpoints, every connection is refused",
-        "its EndpointSlices are empty: its selector matches no pod that has an address",
-        f"compare the selector with the labels of the pods: kubectl -n {namespace} describe service {name}; "
-        f"kubectl -n {namespace} get pods --show-labels",
+    return (
+        "it has no EndpointSlice: it has no selector and nobody wrote a slice for it, or no controller writes them",
+        "give it a selector, or write a slice for it; see that the controllers run",
     )
 
 
@@ -124,58 +121,45 @@ def findings_of_port(facts: ServiceFacts, port: ServicePort, accounts: Sequence[
 
 
 def _unused(facts: ServiceFacts, port: ServicePort, where: str, accounts: Sequence[Account]) -> Finding:
-    """Returns why a service port has no usable endpoint: the reason that most of its endpoints have."""
-    namespace, name = facts.key
+    """Returns that a service port has no usable endpoint, with the reason that most of its endpoints have."""
     reasons = Counter(one.reason for one in accounts)
     reason = max(reasons, key=lambda one: reasons[one]) if reasons else Reason.UNMATCHED_PORT
     those = [one for one in accounts if one.reason is reason]
-    refused = f"{where} has no endpoints, every connection is refused"
+    what = (
+        "drops every connection on this node"
+        if reason is Reason.NOT_LOCAL
+        else "has no endpoints, every connection is refused"
+    )
+    return Finding(Severity.BROKEN, f"{where} {what}", *_why_unused(facts, port, reason, those))
+
+
+def _why_unused(facts: ServiceFacts, port: ServicePort, reason: Reason, those: Sequence[Account]) -> tuple[str, str]:
+    """Returns why the endpoints of a service port, of which `those` have the reason, cannot be used, and what to do."""
+    namespace, name = facts.key
     count = len({(one.address, one.port) for one in those})
     match reason:
         case Reason.UNMATCHED_PORT:
             wanted = f"{port.name or 'an unnamed port'}/{port.protocol or 'TCP'}"
             has = those[0].detail.removeprefix("it has ") if those else "none at all"
-            return Finding(
-                Severity.BROKEN,
-                refused,
-                f"no slice has a port {wanted} (the slices have {has})",
-                _cure_of_port(port, namespace, name),
-            )
+            return f"no slice has a port {wanted} (the slices have {has})", _cure_of_port(port, namespace, name)
         case Reason.NOT_READY:
-            return Finding(
-                Severity.BROKEN,
-                refused,
-                f"{none_of_its(count, 'endpoint')} ready ({_listed(those)})",
-                f"see what their readiness probes say: kubectl -n {namespace} describe pods",
-            )
+            because = f"{none_of_its(count, 'endpoint')} ready ({_listed(those)})"
+            return because, f"see what their readiness probes say: kubectl -n {namespace} describe pods"
         case Reason.NOT_LOCAL:
             why, do = misplaced(facts, those)
-            return Finding(
-                Severity.BROKEN,
-                f"{where} drops every connection on this node",
-                f"internalTrafficPolicy is Local and {none_of_its(count, 'endpoint')} on node {facts.context.node_name}"
-                f" ({why or _listed(those)})",
-                do or f"run one of its pods on {facts.context.node_name}, or set internalTrafficPolicy: Cluster",
-            )
+            node = facts.context.node_name
+            nobody = f"{none_of_its(count, 'endpoint')} on node {node} ({why or _listed(those)})"
+            do = do or f"run one of its pods on {node}, or set internalTrafficPolicy: Cluster"
+            return f"internalTrafficPolicy is Local and {nobody}", do
         case Reason.WRONG_FAMILY:
-            why, do = _of_family(sorted({one.family for one in those}))
-            return Finding(Severity.BROKEN, refused, why, do)
+            return _of_family(sorted({one.family for one in those}))
         case Reason.GONE:
-            return Finding(
-                Severity.BROKEN,
-                refused,
-                "its only endpoint terminates and no longer serves"
-                if count == 1
-                else f"all of its {count} endpoints terminate and no longer serve",
-                f"see why no new pod becomes ready: kubectl -n {namespace} get pods",
-            )
+            because = f"all of its {count} endpoints terminate and no longer serve"
+            because = "its only endpoint terminates and no longer serves" if count == 1 else because
+            return because, f"see why no new pod becomes ready: kubectl -n {namespace} get pods"
         case _:
-            return Finding(
-                Severity.BROKEN,
-                refused,
-                f"{_listed(those)}: {reason.value}" + (f" ({those[0].detail})" if those[0].detail else ""),
-                "correct the EndpointSlices of the Service",
-            )
+            detail = f" ({those[0].detail})" if those[0].detail else ""
+            return f"{_listed(those)}: {reason.value}{detail}", "correct the EndpointSlices of the Service"
 
 
 def _of_family(families: Sequence[str]) -> tuple[str, str]:
