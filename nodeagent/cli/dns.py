@@ -17,7 +17,7 @@ from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.names_objects import Objects, Reply, objects_of_agent, reply_of
 from nodeagent.cli.rows import output_option, print_document
 from nodeagent.names.feed.cluster_dns import listening_places
-from nodeagent.names.feed.upstream_problems import UPSTREAM_DOWN
+from nodeagent.names.feed.upstream_problems import UPSTREAM_REASONS
 from nodeagent.names.upstream.upstream_address import Server, parse_server
 from nodeagent.names.zone.reverse import pod_address
 from nodeagent.proxy.observe.admin.admin_client import AgentClient, NoAgent, find_agent
@@ -179,12 +179,12 @@ def ask_agent(path: str | None, name: str) -> AgentDns | str:
 
 
 def upstream_lines(agent: AgentDns, question: bytes) -> Iterator[str]:
-    """Yields a line with the upstream servers for a name outside the cluster's zones, and one for each that is down."""
+    """Yields a line with the upstream servers for a name outside the cluster's zones, and one for each of their problems."""
     stubs = [server for zone, server in agent.dns.stub_zones if is_below(question.lower(), from_text(zone.lower()))]
     servers = stubs or agent.dns.upstreams
     yield f"servers that are asked: {', '.join(servers) or 'the resolvers of the node (resolv.conf)'}"
     for one in agent.client.ask("problems", tuple[KnownProblem, ...]):
-        if one.reason == UPSTREAM_DOWN:
+        if one.reason in UPSTREAM_REASONS:
             yield one.detail
 
 

@@ -28,8 +28,19 @@ class Durations(Struct, frozen=True, gc=False, array_like=True):
     total_seconds: float
 
 
+class UpstreamFault(Struct, frozen=True, gc=False, array_like=True):
+    """What is wrong with a resolver at present. kind: a word of `nodeagent.names.upstream.upstream_fault`. detail: the rcode, the
+    seconds of an answer or the system's error."""
+
+    server: str
+    kind: str
+    detail: str = ""
+
+
 class UpstreamCounts(Struct, frozen=True, gc=False, array_like=True):
-    """Upstream queries. hedged: a second server was asked because the first was slow. rejected: too many at once."""
+    """Upstream queries. hedged: a second server was asked because the first was slow. rejected: too many at once. down: servers that
+    do not answer or lead back to us; faults: these and others, with the reason. unresolved: zones whose servers all fail, ``.`` for
+    names in no stub zone."""
 
     requests: int = 0
     hits: int = 0
@@ -40,6 +51,8 @@ class UpstreamCounts(Struct, frozen=True, gc=False, array_like=True):
     cached: int = 0
     cached_bytes: int = 0
     down: tuple[str, ...] = ()
+    faults: tuple[UpstreamFault, ...] = ()
+    unresolved: tuple[str, ...] = ()
 
 
 class NameCounts(Struct, frozen=True, gc=False, array_like=True):

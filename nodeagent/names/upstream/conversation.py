@@ -53,10 +53,23 @@ class ServerConversation:
         return reply
 
     async def _ask(self, server: Server, asked: Asked, stream: bool, payload: int) -> Reply:
-        if not stream:
-            reply = await self._by_datagram(server, asked, payload)
-            if reply is not None and not reply.truncated:
-                return reply
+        if stream:
+            return await self._by_stream(server, asked, payload)
+        reply = await self._by_datagram(server, asked, payload)
+        if reply is not None and not reply.truncated:
+            return reply
+        if reply is None:
+            return await self._by_stream(server, asked, payload)
+        loop, answers = asyncio.get_running_loop(), False
+        self._health.mark_cut_off(server, loop.time())
+        try:
+            answer = await self._by_stream(server, asked, payload)
+            answers = True
+        finally:  # also if it is cancelled because another server was faster: a probe tells whether TCP works
+            self._health.mark_tcp(server, loop.time(), answers=answers)
+        return answer
+
+    async def _by_stream(self, server: Server, asked: Asked, payload: int) -> Reply:
         ident = self._chance(1 << 16)
         packet = await self._transport.stream(server, asked.packet(ident, asked.question, payload))
         answer = read_reply(packet, ident, asked.question)
@@ -78,6 +91,8 @@ class ServerConversation:
                 if isinstance(reply, Reply):
                     return reply
                 strangers += 1
+                if reply is RejectReason.STRANGER:
+                    self._health.mark_malformed(server, asked, asyncio.get_running_loop().time())
                 if reply is RejectReason.SPELLING or strangers >= self._limits.strangers:
                     return None
         return None

@@ -54,13 +54,19 @@ class AskLimits:
 class HealthLimits:
     """failures: in a row, until a server is asked last. first, longest: pauses between probes of such a server.
 
-    probe: timeout of a probe. plain: how long a server that refused EDNS is asked without it.
+    probe: timeout of a probe. again: until a probe of a suspected server is sent a second time. rest: how long a server that passed a
+    probe is not probed again. slow: an answer that takes so long is late. unasked: how long a server may be asked nothing before it gets
+    a copy of a question that another one has answered. plain: how long a server that refused EDNS is asked without it.
     """
 
     failures: int = 3
     first: float = 0.5
     longest: float = 30.0
-    probe: float = 2.0
+    probe: float = 4.0
+    again: float = 0.5
+    rest: float = 2.0
+    slow: float = 1.0
+    unasked: float = 30.0
     plain: float = 600.0
 
 

@@ -11,11 +11,9 @@ from nodeagent.names.upstream.reply import Reply
 from nodeagent.names.upstream.schedule import Step, schedule
 from nodeagent.names.upstream.transport import LOCAL_ERRORS
 from nodeagent.names.upstream.upstream_address import Server
+from nodeagent.names.upstream.upstream_fault import GOOD
 from nodeagent.names.upstream.upstream_health import Health
 from nodeagent.names.upstream.upstream_question import Asked
-from nodeagent.wire.dns.codes import Rcode
-
-GOOD = frozenset({Rcode.NOERROR, Rcode.NXDOMAIN})
 
 
 class CanAsk(Protocol):
@@ -26,12 +24,13 @@ class CanAsk(Protocol):
 
 @dataclass(slots=True)
 class Race:
-    """The state of one question. second_best: a refusal or failure that a server has sent. ends: loop time."""
+    """The state of one question. second_best: a refusal or failure that a server has sent. tried: when a server was first asked. Times are
+    the loop's."""
 
     steps: list[Step]
     ends: float
     tries: dict[asyncio.Task[Reply | None], tuple[Step, float]] = field(default_factory=dict)
-    tried: set[Server] = field(default_factory=set)
+    tried: dict[Server, float] = field(default_factory=dict)
     failed: set[Server] = field(default_factory=set)
     second_best: Reply | None = None
 
@@ -60,8 +59,9 @@ class Asker:
                     until = min(race.ends, began + race.steps[0].at) if race.steps else race.ends
                     reply = await self._next_good_reply(group, race, asked, max(0.0, until - loop.time()))
                     if reply is not None:
+                        self._health.copy(servers[: self._limits.servers], asked, loop.time())
                         return reply
-                self._count_silent_servers(race, None)
+                self._count_silent_servers(race, asked, None)
             finally:
                 for task in race.tries:
                     task.cancel()
@@ -79,7 +79,7 @@ class Asker:
             step, _ = race.tries.pop(task)
             reply = task.result()
             if reply is not None and reply.rcode in GOOD:
-                self._count_silent_servers(race, step.server)
+                self._count_silent_servers(race, asked, step.server)
                 return reply
             self._try_next(group, race, asked, step, reply)
         return None
@@ -87,19 +87,24 @@ class Asker:
     def _try(self, group: asyncio.TaskGroup, race: Race, asked: Asked, step: Step) -> None:
         if race.tries and step.server not in race.tried:
             self.hedges += 1
-        race.tried.add(step.server)
-        task = group.create_task(self._ask_server(step, asked), name=f"ask {step.server}")
-        race.tries[task] = step, asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        if step.server in race.tried and step.server not in race.failed:
+            self._health.doubt(step.server, asked, now)
+        began = race.tried.setdefault(step.server, now)
+        task = group.create_task(self._ask_server(step, asked, began), name=f"ask {step.server}")
+        race.tries[task] = step, now
 
-    async def _ask_server(self, step: Step, asked: Asked) -> Reply | None:
-        """Returns the server's answer, and updates its health; None if it cannot be reached."""
+    async def _ask_server(self, step: Step, asked: Asked, began: float) -> Reply | None:
+        """Returns the server's answer, and updates its health; None if it cannot be reached. began: when it was first asked this."""
+        loop = asyncio.get_running_loop()
+        self._health.asks(step.server, loop.time())
         try:
             reply = await self._conversation.ask(step.server, asked, stream=step.stream)
         except (OSError, NoAnswerError) as error:
             if not (isinstance(error, OSError) and error.errno in LOCAL_ERRORS):
-                self._health.failed(step.server, asyncio.get_running_loop().time())
+                self._health.failed(step.server, asked, loop.time())
             return None
-        self._health.answered(step.server)
+        self._health.answered(step.server, asked, reply.rcode, loop.time() - began, loop.time())
         return reply
 
     def _try_next(self, group: asyncio.TaskGroup, race: Race, asked: Asked, step: Step, reply: Reply | None) -> None:
@@ -115,7 +120,7 @@ class Asker:
             race.steps.remove(fresh)
             self._try(group, race, asked, fresh)
 
-    def _count_silent_servers(self, race: Race, winner: Server | None) -> None:
+    def _count_silent_servers(self, race: Race, asked: Asked, winner: Server | None) -> None:
         """Counts a failure for each server that was asked long enough ago and has not answered; once for each question."""
         now = asyncio.get_running_loop().time()
         slow = {
@@ -124,4 +129,4 @@ class Asker:
             if not task.done() and now - since >= self._limits.hedge
         }
         for server in slow - race.failed - {winner}:
-            self._health.failed(server, now)
+            self._health.failed(server, asked, now)

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from nodeagent.model.name_counts import UpstreamCounts
+from nodeagent.model.name_counts import UpstreamCounts, UpstreamFault
 from nodeagent.names.shares import NOBODY, Client, Shares
 from nodeagent.names.upstream.belonging import AnswerKind, belonging
 from nodeagent.names.upstream.cache import Cache, Entry
@@ -18,6 +18,7 @@ from nodeagent.names.upstream.race import Asker
 from nodeagent.names.upstream.stub_zones import StubZones
 from nodeagent.names.upstream.transport import Sockets, Transport
 from nodeagent.names.upstream.upstream_address import Server, without_own
+from nodeagent.names.upstream.upstream_fault import LOOP, SILENT, USELESS
 from nodeagent.names.upstream.upstream_health import Health, ServerState
 from nodeagent.names.upstream.upstream_probes import Probes
 from nodeagent.names.upstream.upstream_question import Asked, asked_by
@@ -81,7 +82,7 @@ class Upstream:
         conversation = ServerConversation(
             transport or Sockets(), self._health, limits.ask, chance=chance, mix_case=mix_case
         )
-        self._probes = Probes(conversation, self._health, limits.health, chance)
+        self._probes = Probes(conversation, self._health, limits.health, chance, self._zone_of)
         self._asker = Asker(conversation, self._health, limits.ask)
         self._under_way: dict[Asked, asyncio.Task[Resolution]] = {}
         self._shares = Shares(limits.ask.questions)
@@ -105,8 +106,11 @@ class Upstream:
         return len(self._cache), self._cache.size
 
     def figures(self) -> UpstreamCounts:
-        """Returns the counters, and which servers are down."""
+        """Returns the counters, and what is wrong with which servers."""
         counts, (cached, size) = self.counts, self.cached
+        faults = tuple(UpstreamFault(str(state.server), *fault) for state in self.servers for fault in state.faults)
+        useless = {fault.server for fault in faults if fault.kind in USELESS}
+        groups = ((".", self._resolvers.servers), *self._zones.zones)
         return UpstreamCounts(
             counts.requests,
             counts.hits,
@@ -116,7 +120,13 @@ class Upstream:
             counts.full,
             cached,
             size,
-            tuple(str(state.server) for state in self.servers if not state.up or state.loops),
+            tuple(fault.server for fault in faults if fault.kind in (SILENT, LOOP)),
+            faults,
+            tuple(
+                zone
+                for zone, group in groups
+                if (left := self._without_own(group)) and useless.issuperset(map(str, left))
+            ),
         )
 
     async def run(self) -> None:
@@ -237,6 +247,9 @@ class Upstream:
     def _servers_for(self, asked: Asked) -> tuple[Server, ...]:
         servers = self._zones.servers_for(asked.name)
         return self._health.in_order(self._without_own(self._resolvers.servers if servers is None else servers))
+
+    def _zone_of(self, server: Server) -> bytes | None:
+        return None if server in self._resolvers.servers else self._zones.zone_of(server)
 
     def _without_own(self, servers: Collection[Server]) -> tuple[Server, ...]:
         return without_own(servers, self._listening, self._node_addresses)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from nodeagent.names.upstream.upstream_address import Server
-from nodeagent.wire.dns.domain_names import from_text
+from nodeagent.wire.dns.domain_names import from_text, to_text
 
 
 class StubZones:
@@ -19,6 +19,15 @@ class StubZones:
     def servers(self) -> tuple[Server, ...]:
         """The servers of all zones, each once."""
         return tuple(dict.fromkeys(server for servers in self._zones.values() for server in servers))
+
+    def zone_of(self, server: Server) -> bytes | None:
+        """Returns a zone of this server, lower-case and in wire form; None if it is the server of no zone."""
+        return next((zone for zone, servers in self._zones.items() if server in servers), None)
+
+    @property
+    def zones(self) -> Iterator[tuple[str, tuple[Server, ...]]]:
+        """Each zone as text, with its servers."""
+        return ((to_text(zone), servers) for zone, servers in self._zones.items())
 
     def servers_for(self, name: bytes) -> tuple[Server, ...] | None:
         """Returns the servers for a name (lower-case, in wire form); None if no stub zone has it."""

@@ -1,7 +1,8 @@
-"""Probes servers that are new, down or lead back to us with a name of our own, until they answer."""
+"""Probes servers that are new, suspected, at fault, or lead back to us, until they answer."""
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
@@ -9,6 +10,7 @@ from nodeagent.names.upstream.conversation import NoAnswerError
 from nodeagent.names.upstream.limits import HealthLimits
 from nodeagent.names.upstream.race import CanAsk
 from nodeagent.names.upstream.upstream_address import Server
+from nodeagent.names.upstream.upstream_fault import MALFORMED, NO_TCP, SILENT, ServerFault, fault_of
 from nodeagent.names.upstream.upstream_health import Health
 from nodeagent.names.upstream.upstream_question import Asked
 from nodeagent.wire.dns.codes import RecordType
@@ -22,13 +24,21 @@ logger = logging.getLogger(__name__)
 
 
 class Probes:
-    """chance: returns a random number below its argument."""
+    """chance: returns a random number below its argument. zone_of: returns the stub zone of a server that is asked for nothing else."""
 
-    def __init__(self, asks: CanAsk, health: Health, limits: HealthLimits, chance: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        asks: CanAsk,
+        health: Health,
+        limits: HealthLimits,
+        chance: Callable[[int], int],
+        zone_of: Callable[[Server], bytes | None],
+    ) -> None:
         self._asks = asks
         self._health = health
         self._limits = limits
         self._chance = chance
+        self._zone_of = zone_of
         self._pending: dict[bytes, Server] = {}
         self._changed = asyncio.Event()
 
@@ -64,18 +74,52 @@ class Probes:
                         await self._changed.wait()
 
     async def _probe(self, server: Server) -> None:
+        asked = self._health.question(server) or self._own_question(server)
+        own = asked.name.endswith(PROBE_ZONE)
+        if own:
+            self._pending[asked.name] = server
+        async with asyncio.TaskGroup() as group:
+            finds = [group.create_task(self._find(server, asked), name=f"probe {server} by UDP")]
+            if self._health.is_tcp_suspected(server):
+                finds.append(group.create_task(self._find(server, asked, stream=True), name=f"probe {server} by TCP"))
+        fault, *by_tcp = (task.result() for task in finds)
+        if not own or self._pending.pop(asked.name, None) is not None:  # else it came back to us
+            if by_tcp:
+                self._health.probed_by_tcp(server, by_tcp[0] if fault is None else None)
+            self._health.probed(server, asked, fault, asyncio.get_running_loop().time(), own=own)
+        self._changed.set()
+
+    def _own_question(self, server: Server) -> Asked:
+        """Returns a question that every server can answer: the name of a loop, or of the zone that a suspected server is for."""
+        zone = self._zone_of(server) if self._health.is_suspected(server) else None
+        if zone is not None:
+            return Asked(question_of(zone, RecordType.SOA))
         label = f"{self._chance(1 << 128):032x}".encode()
-        name = bytes((len(label),)) + label + PROBE_ZONE
-        self._pending[name] = server
+        return Asked(question_of(bytes((len(label),)) + label + PROBE_ZONE, RecordType.TXT))
+
+    async def _find(self, server: Server, asked: Asked, *, stream: bool = False) -> ServerFault | None:
+        """Returns what is wrong with the server. A suspected one is asked twice: a packet may be lost."""
+        async with asyncio.TaskGroup() as group:
+            tries = [group.create_task(self._try(server, asked, stream), name=f"try {server}")]
+            if stream or self._health.is_suspected(server):
+                pause = group.create_task(asyncio.sleep(self._limits.again), name="pause")
+                await asyncio.wait(tries, timeout=self._limits.again)
+                if not tries[0].done() or tries[0].result() is not None:
+                    await pause
+                    tries.append(group.create_task(self._try(server, asked, stream), name=f"try {server} again"))
+        return tries[-1].result() and tries[0].result()
+
+    async def _try(self, server: Server, asked: Asked, stream: bool) -> ServerFault | None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             async with asyncio.timeout(self._limits.probe):
-                await self._asks.ask(server, Asked(question_of(name, RecordType.TXT)))
-            answered = True
-        except (OSError, NoAnswerError):  # TimeoutError is an OSError
-            answered = False
-        if self._pending.pop(name, None) is not None:
-            if answered:
-                self._health.answered(server)
-            else:
-                self._health.probe_failed(server, asyncio.get_running_loop().time())
-        self._changed.set()
+                reply = await self._asks.ask(server, asked, stream=stream)
+        except (OSError, NoAnswerError) as error:  # TimeoutError is an OSError
+            if not stream and self._health.is_tcp_suspected(server, began):
+                return None  # it answers by UDP, and another try is by TCP
+            if not stream and (isinstance(error, NoAnswerError) or self._health.was_malformed(server, began)):
+                return ServerFault(MALFORMED)
+            number = error.errno if isinstance(error, OSError) else None
+            return ServerFault(NO_TCP if stream else SILENT, os.strerror(number) if number else "")
+        return None if stream else fault_of(reply.rcode, loop.time() - began, self._limits.slow)

@@ -10,7 +10,7 @@ import pytest
 
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NamesHere, NodeState
-from nodeagent.model.name_counts import NameCounts, UpstreamCounts
+from nodeagent.model.name_counts import NameCounts, UpstreamCounts, UpstreamFault
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.model.reports import PassReport, TableReport
@@ -186,6 +186,7 @@ def test_a_resolver_that_does_not_answer_is_a_problem_until_it_does(told: Told, 
         report=take,
         path=tmp_path / "dns.sock",
     )
-    for down in ((), ("192.0.2.53:53",), ("192.0.2.53:53",), ()):
-        listener._take_report(Report(True, NameCounts(1, upstream=UpstreamCounts(down=down))))
+    silent = (UpstreamFault("192.0.2.53:53", "silent"),)
+    for faults in ((), silent, silent, ()):
+        listener._take_report(Report(True, NameCounts(1, upstream=UpstreamCounts(faults=faults))))
     assert said == [[("DNS upstream 192.0.2.53:53", "UpstreamDown")], []]

@@ -45,6 +45,8 @@ class NameFigures:
             yield _one(name, text, (), (), value)
         down: dict[tuple[str, ...], float] = {(server,): 1.0 for server in upstream.down}
         yield gauge("nodeagent_dns_upstream_down", "1 for a resolver that does not answer", "to", values=down)
+        faults: dict[tuple[str, ...], float] = {(one.server, one.kind): 1.0 for one in upstream.faults}
+        yield gauge("nodeagent_dns_upstream_faulty", "1 for a fault of a resolver", "to", "fault", values=faults)
         for name, text, held in (
             ("nodeagent_dns_cache_entries", "Upstream answers in the cache", upstream.cached),
             ("nodeagent_dns_cache_bytes", "Their bytes", upstream.cached_bytes),

@@ -73,7 +73,8 @@ def refused(asked: dns.message.Message, stream: bool) -> Packets:
 class Script:
     """A `Transport`. seen: time, server, query, whether by TCP. Behaviours may be changed while it is in use.
 
-    Probes are answered at once by servers that answer at all, and not noted, unless `probed` says otherwise.
+    Probes for a name of our own are answered at once by servers that answer at all, and not noted, unless `probed` says otherwise;
+    with `answers_probes` off they are questions like others.
     """
 
     def __init__(self, **behaviours: Behaviour) -> None:
@@ -81,6 +82,7 @@ class Script:
         self.seen: list[tuple[float, Server, dns.message.Message, bool]] = []
         self.probes: list[tuple[float, Server, bytes]] = []
         self.probed: Callable[[Server, bytes], Coroutine[None, None, None]] | None = None
+        self.answers_probes = True
 
     def asked(self) -> list[tuple[float, str, str]]:
         """When, whom, how: for comparing."""
@@ -96,7 +98,7 @@ class Script:
             self.probes.append((began, server, packet))
             if self.probed:
                 await self.probed(server, packet)
-            if behaviour not in (silent, refused):
+            if self.answers_probes and behaviour not in (silent, refused):
                 yield response(message, rcode="NXDOMAIN").to_wire()
                 return
         else:

@@ -9,9 +9,14 @@ import pytest
 from nodeagent.names.upstream.limits import HealthLimits
 from nodeagent.names.upstream.upstream_address import Server
 from nodeagent.names.upstream.upstream_health import Health
+from nodeagent.names.upstream.upstream_question import Asked
+from nodeagent.wire.dns.codes import Rcode
+from nodeagent.wire.dns.domain_names import from_text
+from nodeagent.wire.dns.query import question_of
 
 from .scripted import ONE, SOA, TWO, Scene, Script, code, play, query, refused, says, silent
 
+ASKED = Asked(question_of(from_text("www.example.com."), 1))
 A = "www.example.com. 0 IN A 192.0.2.53"
 
 
@@ -24,7 +29,7 @@ def test_a_server_that_fails_three_times_is_asked_last_until_a_probe_is_answered
     script = Script(one=trouble, two=says(A))  # type: ignore[arg-type]
 
     async def scenario(scene: Scene) -> None:
-        await asyncio.sleep(3)
+        await asyncio.sleep(5)
         await scene.ask()
         await asyncio.sleep(0)
         await scene.ask()
@@ -48,12 +53,12 @@ def test_failures_between_answers_do_not_add_up() -> None:
     health = Health(HealthLimits())
     health.set_servers([ONE], 0)
     for _ in range(5):
-        health.failed(ONE, 1)
-        health.failed(ONE, 1)
-        health.answered(ONE)
+        health.failed(ONE, ASKED, 1)
+        health.failed(ONE, ASKED, 1)
+        health.answered(ONE, ASKED, Rcode.NOERROR, 0.1, 1)
     assert health.is_up(ONE)
     for _ in range(3):
-        health.failed(ONE, 1)
+        health.failed(ONE, ASKED, 1)
     assert not health.is_up(ONE)
 
 
@@ -66,7 +71,7 @@ def test_probes_of_a_dead_server_become_rarer() -> None:
         await asyncio.sleep(200)
         times = [at for at, _, _ in script.probes]
         gaps = [round(later - earlier, 1) for earlier, later in pairwise(times[1:])]
-        assert gaps[:7] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+        assert gaps[:8] == [0.5, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
 
     play(script, scenario)
 

@@ -1,6 +1,6 @@
 """What cluster DNS counts, in a scrape."""
 
-from nodeagent.model.name_counts import SECONDS_BOUNDS, Durations, NameCounts, Replies, UpstreamCounts
+from nodeagent.model.name_counts import SECONDS_BOUNDS, Durations, NameCounts, Replies, UpstreamCounts, UpstreamFault
 from nodeagent.proxy.observe.metrics.name_figures import NameFigures
 from tests.unit.proxy.observe.metrics.conftest import Reader
 
@@ -19,7 +19,13 @@ COUNTS = NameCounts(
         Durations(SERVER, "cluster.local.", (6, 1, *map(int, BUCKETS)), 0.5),
         Durations(SERVER, "cluster.local.", (1, 0, *map(int, BUCKETS)), 0.25),
     ),
-    upstream=UpstreamCounts(requests=10, hits=4, rejected=1, down=("192.0.2.53:53",)),
+    upstream=UpstreamCounts(
+        requests=10,
+        hits=4,
+        rejected=1,
+        down=("192.0.2.53:53",),
+        faults=(UpstreamFault("192.0.2.53:53", "slow", "2 s"),),
+    ),
     unserved=9,
 )
 
@@ -39,6 +45,7 @@ def test_replies_are_requests_by_type_and_responses_by_rcode(reader: Reader) -> 
     assert found[key("coredns_dns_request_duration_seconds_bucket", **ours, le="0.00025")] == 7
     assert found[key("coredns_cache_misses_total", server="", zones=".", view="")] == 6
     assert found[key("nodeagent_dns_upstream_down", to="192.0.2.53:53")] == 1
+    assert found[key("nodeagent_dns_upstream_faulty", to="192.0.2.53:53", fault="slow")] == 1
     assert found[key("nodeagent_dns_unserved_total")] == 9
     assert found[key("nodeagent_dns_services")] == 7
 
