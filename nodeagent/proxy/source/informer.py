@@ -127,6 +127,10 @@ class Informer(Generic[O]):
 
     async def run(self) -> None:
         """Follows the resource; never returns."""
+        with self._pulse.informing(self._report):
+            await self._run()
+
+    async def _run(self) -> None:
         while True:
             timeout_seconds = self._watch_timeout_seconds()
             request = self._protocol.next_request(timeout_seconds)
@@ -195,10 +199,10 @@ class Informer(Generic[O]):
                 with self._pulse.listening(limit):
                     return await answer
         except TimeoutError:
-            raise self._no_sign_of_life() from None
+            raise self._no_sign_of_life(self._pace.timing.answer) from None
 
-    def _no_sign_of_life(self) -> ServerUnreachableError:
-        return ServerUnreachableError(f"no sign of life for {self._pace.timing.answer:g} seconds")
+    def _no_sign_of_life(self, seconds: float) -> ServerUnreachableError:
+        return ServerUnreachableError(f"no sign of life for {seconds:g} seconds")
 
     async def _listen(
         self, pieces: AsyncIterator[bytes], request: Request, deadline: float
@@ -216,7 +220,7 @@ class Informer(Generic[O]):
                 if self._pulse.losses == losses:
                     logger.debug("watch silent resource=%s", self._resource.name)
                     return StreamEnd.SILENT
-                return self._no_sign_of_life()
+                return self._no_sign_of_life(self._pace.timing.answer)
             except StopAsyncIteration:
                 return StreamEnd.CLOSED
             except ServerUnreachableError as error:
@@ -340,8 +344,11 @@ class Informer(Generic[O]):
 
     def _report(self) -> None:
         problems = [undecodable.problem(self._resource.kind.__name__) for undecodable in self._undecodable.values()]
-        if self._failure is not None:
-            problems.append(following_problem(self._resource.name, self._failure))
+        failure = self._failure
+        if failure is None and self._pulse.is_late and (self.following.lists or not self._resource.optional):
+            failure = self._no_sign_of_life(self._pace.timing.late)
+        if failure is not None:
+            problems.append(following_problem(self._resource.name, failure))
         self._sink.report(problems)
 
 

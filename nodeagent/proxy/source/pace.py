@@ -18,7 +18,9 @@ class Timing:
     brief: a watch that the server ended sooner, and that brought nothing, has failed.
     spacing: between the openings of two watches of which the first ended in order.
     absent: between checks for what a server lacks or refuses: an optional resource, EndpointSlices, selectors.
-    silence: of a server with open watches, until it is probed for a sign of life; answer: how long that may take.
+    silence: of a server with open watches, until it is probed for a sign of life; probing: the part of the time that probes may take:
+    a slow server is probed less often, but after `longest_silence`. late: after that a probe without an answer is a problem; answer: after that the
+    server counts as gone, and its watches are given up.
     bookmarks_missed: so many intervals between its bookmarks a watch may be silent, within bookmark_silence.
     """
 
@@ -31,13 +33,16 @@ class Timing:
     brief: float = 0.25
     spacing: float = 0.5
     absent: Backoff = field(default_factory=lambda: Backoff(first_seconds=5.0, longest_seconds=300.0))
-    silence: float = 30.0
+    silence: float = 5.0
+    longest_silence: float = 30.0
+    probing: float = 0.02
+    late: float = 3.5
     answer: float = 15.0
     bookmarks_missed: float = 2.5
     bookmark_silence: tuple[float, float] = (30.0, 180.0)
 
 
-AMONG_SEVERAL = Timing(silence=8.0, answer=4.0)
+AMONG_SEVERAL = Timing(silence=8.0, longest_silence=8.0, late=60.0, answer=4.0)
 """If there is another server to use, one that hangs delays changes by at most 15 s."""
 
 

@@ -25,9 +25,10 @@ from nodeagent.proxy.source.client.kubeconfig import ClusterAccess, load_kubecon
 from nodeagent.proxy.source.client.tls import TlsTrust
 from nodeagent.proxy.source.object_store import ClusterStore
 from nodeagent.proxy.source.pace import Pace, Timing
-from nodeagent.proxy.source.pulse import PROBE_PATH, Rhythm
+from nodeagent.proxy.source.pulse import PROBE_PATH, Pulse, Rhythm
 from tests.harness.stopwatch import once_within
 from tests.harness.warm_start import AGENT, WarmLauncher
+from tests.unit.proxy.engine.virtual_time import run_in_virtual_time
 
 SERVICES, NODES = "/api/v1/services", "/api/v1/nodes"
 SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
@@ -226,7 +227,7 @@ def test_a_server_that_has_nothing_to_say_is_asked_and_believed(fake_api_server:
     """Whatever it answers: not every cluster lets everybody read its version."""
 
     async def main() -> None:
-        timing = replace(QUICK, answer=60.0)
+        timing = replace(QUICK, late=60.0, answer=60.0)
         async with fake_api_server() as server, followed(at(server.url), timing) as store:
             offer(server)
             for _ in range(100):
@@ -243,7 +244,7 @@ def test_a_server_that_talks_is_not_asked(fake_api_server: Servers) -> None:
     """It talks for twice as long as it may be silent. On a busy machine a pause may be as long, but not each time."""
 
     async def asked() -> int:
-        timing = Timing(silence=1.0, answer=60.0)
+        timing = Timing(silence=1.0, late=60.0, answer=60.0)
         async with fake_api_server() as server, followed(at(server.url), timing) as store:
             offer(server)
             changes = [event("MODIFIED", service("web", str(version))) for version in range(6, 46)]
@@ -324,5 +325,59 @@ def test_patience_with_a_watch_is_a_few_intervals_between_its_bookmarks() -> Non
     assert rhythm.patience_seconds == 180.0, "one that was late does not make it endless"
 
 
-def test_a_stalled_server_is_noticed_as_soon_as_by_the_pings_of_client_go() -> None:
-    assert Timing().silence + Timing().answer <= 45.0
+def test_a_stalled_server_is_a_problem_in_ten_seconds_and_given_up_before_client_go_does() -> None:
+    assert Timing().silence + Timing().late < 10.0
+    assert Timing().longest_silence + Timing().answer <= 45.0
+
+
+def test_a_server_that_answers_late_is_a_problem_meanwhile_and_its_watches_stay(fake_api_server: Servers) -> None:
+    """An overloaded server would have to open all watches of all nodes again."""
+
+    async def main() -> None:
+        goes_on = asyncio.Event()
+        timing = replace(QUICK, late=0.2, answer=60.0)
+        async with fake_api_server() as server, followed(at(server.url), timing) as store:
+            offer(server)
+            for _ in range(100):
+                server.hold(PROBE_PATH, goes_on)
+            await until(lambda: watched(server) == 4)
+            await until(lambda: len(store.problems) == 4)
+            assert {problem.reason for problem in store.problems} == {"ServerUnreachable"}
+            assert "no sign of life for 0.2 seconds" in store.problems[0].detail
+            goes_on.set()
+            await until(lambda: store.problems == ())
+            assert watched(server) == 4
+
+    asyncio.run(main())
+
+
+def test_a_slow_server_is_probed_less_often() -> None:
+    """Probes take a fiftieth of the time at most, so that nodes do not keep a server busy with them."""
+
+    class Slow:
+        def __init__(self, seconds: float) -> None:
+            self.seconds = seconds
+            self.asked: list[float] = []
+
+        async def is_alive(self, path: str, seconds: float) -> bool:
+            self.asked.append(asyncio.get_running_loop().time())
+            await asyncio.sleep(self.seconds)
+            return True
+
+    async def gap(seconds: float) -> float:
+        pulse, prober = Pulse(Pace(random=lambda: 0.0, sleep=asyncio.sleep)), Slow(seconds)
+        running = asyncio.create_task(pulse.run(prober))
+        async with asyncio.timeout(None) as limit:
+            with pulse.listening(limit):
+                await asyncio.sleep(100)
+        running.cancel()
+        return prober.asked[-1] - prober.asked[-2] - seconds
+
+    for seconds, expected in ((0.01, 5.0), (0.2, 10.0), (3.0, 30.0)):
+        found: list[float] = []
+
+        async def main(seconds: float = seconds, found: list[float] = found) -> None:
+            found.append(await gap(seconds))
+
+        run_in_virtual_time(main())
+        assert found == [pytest.approx(expected, rel=0.11)]

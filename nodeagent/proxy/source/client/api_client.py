@@ -60,7 +60,7 @@ class Timeouts(msgspec.Struct, frozen=True):
     """Seconds. connect: TCP and TLS. headers: until the answer starts. body: for the rest, unless it is a stream; extended as long as
     at least `bytes_per_second` arrive."""
 
-    connect: float = 10.0
+    connect: float = 7.5
     headers: float = 60.0
     body: float = 60.0
     bytes_per_second: float = 10_000.0
