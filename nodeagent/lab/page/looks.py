@@ -5,6 +5,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.lab_status import agent_state, answer_of_agent, is_healthy
@@ -16,27 +17,40 @@ from nodeagent.wire.netlink.socket import NetlinkSocket
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 
 METRICS_PORT = 10249
+_STAYS = "what is programmed stays as it was then"
+NO_ANSWER = {
+    "silent": f"the agent does not answer: it hangs, and {_STAYS}",
+    "frozen": f"the agent is frozen, and {_STAYS}",
+    "stopped": f"no agent runs, and {_STAYS}",
+}
 PROTOCOLS = (socket.IPPROTO_TCP, socket.IPPROTO_UDP)
 
 
 def look_at(cluster: LiveCluster, node: str) -> NodeLook:
-    """Returns the present state of the node's agent, its health and its services."""
+    """Returns the present state of the node's agent, its health, its first problem and its services."""
     agent = agent_state(cluster, node)
-    services = services_of(cluster.world.namespace(node)) if agent == "running" else None
-    healthy = services is not None and is_healthy(cluster, node)
-    return NodeLook(time.monotonic(), agent, cluster.restarts[node], healthy, services)
-
-
-def services_of(namespace: str) -> dict[str, ServiceLook] | None:
-    """Returns services by NAMESPACE/NAME, from the agent's status page in that namespace; None if it does not answer."""
-    answer = answer_of_agent(namespace, "127.0.0.1", METRICS_PORT, "/api/services")
+    at = cluster.world.namespace(node)
+    answer = answer_of_agent(at, "127.0.0.1", METRICS_PORT, "/api/services") if agent == "running" else None
     if answer is None:
-        return None
-    rows = json.loads(answer)["services"]
-    return {
+        agent = "silent" if agent == "running" else agent
+        return NodeLook(time.monotonic(), agent, cluster.restarts[node], False, None, NO_ANSWER[agent])
+    report = json.loads(answer)
+    services = {
         str(name): ServiceLook(str(address), int(str(endpoints)), int(str(connections)), str(state))
-        for name, address, _, endpoints, connections, state in rows
+        for name, address, _, endpoints, connections, state in report["services"]
     }
+    healthy = is_healthy(cluster, node)
+    return NodeLook(time.monotonic(), agent, cluster.restarts[node], healthy, services, problem_line(report))
+
+
+def problem_line(report: Mapping[str, Any]) -> str:
+    """Returns the first line of `nodeagent problems`, from an agent's report; empty without problems."""
+    first, more = report["problem"], report["problem_count"] - 1
+    return (
+        f"not healthy: {first['subject']}, because {first['detail']}{f' (and {more} more)' * (more > 0)}"
+        if first
+        else ""
+    )
 
 
 def names_of(cluster: LiveCluster) -> dict[str, str]:

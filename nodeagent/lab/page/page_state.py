@@ -25,13 +25,15 @@ class ServiceLook(Struct, frozen=True):
 
 
 class NodeLook(Struct, frozen=True):
-    """A node at one moment. agent: running, stopped, frozen. services: by NAMESPACE/NAME; None without an answer."""
+    """A node at one moment. agent: running, stopped, frozen, or silent if it runs and does not answer. services: by NAMESPACE/NAME; None
+    without an answer. problem: as `nodeagent problems` begins; empty without one."""
 
     at: float
     agent: str
     restarts: int
     healthy: bool
     services: dict[str, ServiceLook] | None
+    problem: str = ""
 
 
 class Tracked(Struct, frozen=True):
@@ -76,13 +78,14 @@ class FaultPeriod(Struct, frozen=True):
 
 
 class NodeState(Struct, frozen=True):
-    """A node. connections: new ones per second by its counters; None: unknown. cut: whether this page cut its link."""
+    """A node. problem: as in `NodeLook`. connections: new ones per second by its counters; None: unknown. cut: whether this page cut its link."""
 
     name: str
     addresses: tuple[str, ...]
     agent: str
     restarts: int
     healthy: bool
+    problem: str
     cut: bool
     connections: float | None
     pods: dict[str, float]
@@ -180,7 +183,7 @@ def node_state(
             if key in before.services
         )
         connections = rate(grown, 0, now.at - before.at)
-    return NodeState(name, addresses, now.agent, now.restarts, now.healthy, cut, connections, dict(pods))
+    return NodeState(name, addresses, now.agent, now.restarts, now.healthy, now.problem, cut, connections, dict(pods))
 
 
 def service_states(looks: Sequence[tuple[NodeLook, NodeLook | None]]) -> tuple[ServiceState, ...]:

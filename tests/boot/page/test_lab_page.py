@@ -1,15 +1,20 @@
 """The page of a lab in a headless Chromium: looked at, and a node cut by mouse and by keyboard."""
 
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.boot.page.browser import Browser
 from tests.boot.page.test_status_page import picture
 from tests.harness.warm_start import WarmLauncher
-from tests.lab.conftest import Bench, bench_of_its_own
+from tests.lab.conftest import ROOT, Bench, bench_of_its_own
 
+KUBECTL = ROOT / ".tools" / "kubectl-1.32" / "kubectl"
 LOADED = "typeof last !== 'undefined' && last && last.nodes.length === 2"
 
 
@@ -109,11 +114,77 @@ def test_a_fault_of_a_command_is_seen_too(page: Browser, bench: Bench) -> None:
     assert "agent of node-1 frozen" in page.value("$('troubles').innerText")
 
 
+TWO = """
+apiVersion: v1
+kind: Service
+metadata: {name: NAME}
+spec: {selector: {app: echo}, externalIPs: [198.51.100.77], ports: [{port: 80, targetPort: 8080}]}
+"""
+
+
+def said(bench: Bench, command: str = "problems", node: str = "node-1") -> str:
+    """The first line of a command on a node."""
+    outcome = bench.run("exec", node, "--", sys.executable, "-m", "nodeagent", command)
+    return (outcome.output or outcome.errors).partition("\n")[0]
+
+
+def agent(bench: Bench) -> int:
+    """The process of the agent of node-1."""
+    text = bench.do("exec", "node-1", "--", sys.executable, "-m", "nodeagent", "problems")
+    return int(text.partition("(process ")[2].partition(",")[0])
+
+
+def card(node: str) -> str:
+    return f"cards.get({node!r}).about.innerText"
+
+
+def test_an_address_that_two_services_want_is_said_as_the_commands_say_it(
+    page: Browser, bench: Bench, tmp_path: Path
+) -> None:
+    page.wait("$('state').innerText === 'well'")
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.yaml").write_text(TWO.replace("NAME", name))
+    files = [str(tmp_path / f"{name}.yaml") for name in ("first", "second")]
+    kubectl = [str(KUBECTL), "--kubeconfig", bench.do("kubeconfig").strip()]
+    subprocess.run([*kubectl, "create", *(f"--filename={one}" for one in files)], check=True, capture_output=True)
+    try:
+        for node in ("node-1", "node-2"):
+            page.wait(f"{card(node)}.includes('not healthy: Service default/second, because ExternalIP 198.51.100.77')")
+            assert said(bench, "problems", node) in page.value(card(node))
+            assert said(bench, "explain", node).startswith(
+                "not healthy: 1 of 4 Services, because default/second is impaired"
+            )
+        page.wait("$('state').innerText === 'node-1, node-2 are not healthy'")
+        picture(page, "lab-two-services")
+    finally:
+        subprocess.run([*kubectl, "delete", *(f"--filename={one}" for one in files)], check=True, capture_output=True)
+    page.wait("$('state').innerText === 'well'")
+    assert said(bench) == "healthy: no problems"
+
+
+def test_an_agent_that_is_stopped_hangs_and_goes_on(page: Browser, bench: Bench) -> None:
+    page.wait("$('state').innerText === 'well'")
+    process = agent(bench)
+    os.kill(process, signal.SIGSTOP)
+    try:
+        page.wait("$('state').innerText === 'node-1 is not healthy'")
+        page.wait(
+            f"{card('node-1')}.includes('agent silent, the agent does not answer: it hangs, and what is programmed stays')"
+        )
+        picture(page, "lab-agent-stopped")
+        for command in ("problems", "explain", "check"):
+            assert "it hangs" in said(bench, command)
+    finally:
+        os.kill(process, signal.SIGCONT)
+    page.wait("$('state').innerText === 'well'")
+    assert said(bench) == "healthy: no problems"
+
+
 def test_names_are_text_and_nothing_else(page: Browser) -> None:
     hostile = "<img src=x onerror=\"document.title='owned'\">"
     page.value(
         f"(() => {{ const news = structuredClone(last), bad = {hostile!r}; news.lab = bad; news.api = bad; news.faults = [bad]; news.nodes[0].name = bad;"
-        "news.nodes[0].pods = {[bad]: 1}; news.nodes[0].addresses = [bad]; news.troubles = [{what: bad, began: news.at, ended: null}];"
+        "news.nodes[0].pods = {[bad]: 1}; news.nodes[0].addresses = [bad]; news.nodes[0].problem = bad; news.troubles = [{what: bad, began: news.at, ended: null}];"
         "news.talks = [{client: bad, role: bad, kind: bad, address: bad, answered: 1, failed: 1, median: null, pods: {[bad]: 1}}];"
         "news.services = [{name: bad, address: bad, endpoints: [1], connections: 1}]; news.tracked = [{node: bad, client: bad, address: bad, endpoint: bad, count: 1}]; show(news); })()"
     )
@@ -133,6 +204,17 @@ def test_nothing_is_asked_of_anybody_else(page: Browser, bench: Bench) -> None:
     place = bench.directory().read_page().partition("#")[0]
     assert all(one.startswith(place) for one in asked)
     assert page.errors == []
+
+
+def test_an_agent_that_is_killed_does_not_run(page: Browser, bench: Bench) -> None:
+    page.wait("$('state').innerText === 'well'")
+    os.kill(agent(bench), signal.SIGKILL)
+    page.wait("$('state').innerText === 'node-1 is not healthy'")
+    page.wait(f"{card('node-1')}.includes('agent stopped, no agent runs, and what is programmed stays')")
+    picture(page, "lab-agent-killed")
+    for command in ("problems", "explain"):
+        assert "what is programmed stays as it is" in said(bench, command)
+    assert said(bench, "problems", "node-2") == "healthy: no problems"
 
 
 def test_a_lab_that_is_taken_down_is_said_to_be_gone(page: Browser, bench: Bench) -> None:

@@ -96,13 +96,17 @@ class StatusPage:
         return found(request)
 
     async def _services(self) -> Response:
-        """Returns all services, built in portions: 10,000 rows at once would block the loop for 50 ms."""
+        """Returns the first problem, how many there are, and all services, built in portions: 10,000 rows at once would block the loop for
+        50 ms."""
         await self._count()
         revision, portions, rows = self._book.revision, list[bytes](), self._book.all_rows()
         while portion := list(islice(rows, _PORTION)):
             portions.append(_encode(portion)[1:-1])
             await asyncio.sleep(0)
-        body = b'{"revision":%d,"services":[%s]}' % (revision, b",".join(portions))
+        problems = list(self._journal.problems)
+        first = _encode(problems[0] if problems else None)
+        about = (revision, len(problems), first, b",".join(portions))
+        body = b'{"revision":%d,"problem_count":%d,"problem":%s,"services":[%s]}' % about
         return Response(200, _JSON, body)
 
     async def _service(self, request: Request) -> Response:
