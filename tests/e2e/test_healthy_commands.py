@@ -2,22 +2,33 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.harness.api_cluster import Tenant
+from tests.e2e.conftest import KUBECTLS
+from tests.harness.api_cluster import CONTROL, Tenant
 from tests.harness.cluster import NODE
 from tests.harness.warm_start import AGENT
 
 pytestmark = pytest.mark.kernel
 PODS = ("web-0", "web-1", "far-0")
 PATIENCE = 30.0
-SAYS = {"check": "healthy", "explain": "healthy", "problems": "healthy", "trace": "arrives: ", "diff": "same: "}
+SAYS = {
+    **dict.fromkeys(("check", "explain", "problems"), "healthy"),
+    "trace": "arrives: ",
+    "diff": "same: ",
+    "plan": "nothing would change",
+}
 
 
-def first_lines(tenant: Tenant) -> dict[str, tuple[int, str]]:
-    """Command → its exit code and first line, of those that do not say that all is well."""
+def first_lines(tenant: Tenant, directory: Path) -> dict[str, tuple[int, str]]:
+    """Command → its exit code and first line, of those that do not say that all is well. directory: for manifests."""
     cluster, web = tenant.cluster, f"{tenant.name}/web"
+    wanted = "services,endpointslices,nodes,servicecidrs"
+    kubectl = (str(KUBECTLS["kubectl 1.32"]), "--kubeconfig", str(cluster.kubeconfig))
+    objects = cluster.world.run(CONTROL, [*kubectl, "get", wanted, "-A", "-o", "yaml"]).stdout
+    (directory / "all.yaml").write_text(objects)
     commands = (
         ("check",),
         ("explain", "--probe"),
@@ -27,6 +38,7 @@ def first_lines(tenant: Tenant) -> dict[str, tuple[int, str]]:
         ("problems",),
         ("trace", f"node/{NODE}", web),
         ("diff",),
+        ("plan", "--manifests", str(directory)),
         ("show",),
         ("journal",),
         ("log-level",),
@@ -61,8 +73,8 @@ def served(tenant: Tenant) -> Tenant:
     return tenant
 
 
-def test_every_command_says_that_all_is_well_until_a_service_has_no_endpoint(served: Tenant) -> None:
-    assert waited_for(lambda: first_lines(served)) == {}
+def test_every_command_says_that_all_is_well_until_a_service_has_no_endpoint(served: Tenant, tmp_path: Path) -> None:
+    assert waited_for(lambda: first_lines(served, tmp_path)) == {}
 
     served.expose("lonely", selector={"app": "nobody"})
 

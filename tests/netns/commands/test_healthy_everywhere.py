@@ -23,16 +23,19 @@ VIP = ("198.51.100.9", "2001:db8:100::9")
 NODE_PORT = 30080
 PODS = ("--cluster-cidr", ",".join(POD_CIDRS))
 NAMES = ("--dns", "--dns-listen", ",".join(cluster_ips(9)), "--dns-upstreams", "127.0.0.1:9")
+KIND = "apiVersion: nodeagent.io/v1alpha1\nkind: NodeAgentConfiguration\n"
 BOTH = (Family.IPV4, Family.IPV6)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """flags: of the agent. families: of what is served. names: whether the node answers them itself."""
+    """flags: of the agent. families: of what is served. names: whether the node answers them itself. config: of its file, what has no
+    flag."""
 
     flags: Sequence[str]
     families: Sequence[Family] = BOTH
     names: bool = False
+    config: str = ""
 
 
 SETTINGS = {
@@ -44,6 +47,13 @@ SETTINGS = {
     "names of IPv4 only": Setting(
         (*PODS, *NAMES[:2], cluster_ips(9)[0], *NAMES[3:], "--families", "IPv4"), BOTH[:1], names=True
     ),
+    "names at an address of their own": Setting(
+        (*PODS, "--dns", "--dns-listen", "169.254.20.10", *NAMES[3:]), names=True
+    ),
+    "another service interface": Setting(PODS, config="dataplane: {interfaceName: services9}"),
+    "no counters": Setting(PODS, config="dataplane: {counters: false}"),
+    "counters of endpoints": Setting(PODS, config="dataplane: {endpointCounters: true}"),
+    "sysctls left alone": Setting((*PODS, "--manage-sysctls=false")),
     "plain tables": Setting((*PODS, "--table-ownership", "plain")),
     "owned tables": Setting((*PODS, "--table-ownership", "owned")),
     "no ranges of pods": Setting(()),
@@ -95,7 +105,7 @@ def objects(cluster: Cluster) -> Cluster:
 
 
 def commands(socket: str, setting: Setting, manifests: str) -> dict[str, tuple[str, ...]]:
-    """Each command with what it needs here."""
+    """Each command with what it needs here; `top` needs counters."""
     at = ("--socket", socket)
     asked = cluster_ips(1)[0 if Family.IPV4 in setting.families else 1]
     source = {Family.IPV4: "10.244.1.200", Family.IPV6: "fd00:244:1::c8"}[setting.families[0]]
@@ -111,11 +121,13 @@ def commands(socket: str, setting: Setting, manifests: str) -> dict[str, tuple[s
         "trace": ("trace", source, f"{asked}:80" if ":" not in asked else f"[{asked}]:80"),
         "diff": ("diff", *at),
         "plan": ("plan", "--manifests", manifests, *at),
-        "top": ("top", "--once", "--every", "0.1"),
+        **({} if setting is SETTINGS["no counters"] else {"top": ("top", "--once", "--every", "0.1")}),
         **({"dns": ("dns", "web.default", *at)} if setting.names else {}),
         "show": ("show",),
         "journal": ("journal", *at),
         "log-level": ("log-level", *at),
+        "bundle": ("bundle", f"{socket}.tar.gz", *at),
+        "version": ("version",),
     }
 
 
@@ -130,15 +142,18 @@ def test_all_is_well(objects: Cluster, warm_launcher: WarmLauncher, directory: P
     setting = SETTINGS[name]
     told = Told(objects, warm_launcher, directory)
     names = make_service("kube-dns", *cluster_ips(9), ports=(service_port(53, Protocol.UDP, name="dns"),))
-    if setting.names:
+    is_taken_over = any(address in " ".join(setting.flags) for address in cluster_ips(9))
+    if is_taken_over:
         objects.manifests.put(names)
-    agent = objects.start_agent(*setting.flags, f"--socket={told.socket}")
+    (directory / "config.yaml").write_text(KIND + setting.config)
+    file = (f"--config={directory / 'config.yaml'}",) if setting.config else ()
+    agent = objects.start_agent(*setting.flags, *file, f"--socket={told.socket}")
     try:
         for family in setting.families:
             asked = told.world["caller"].ask(cluster_ips(1)[family is Family.IPV6], 80).only
             assert asked.failure is None
         wait_for(lambda: "healthy" in told.run("problems", "--socket", str(told.socket)).stdout, lambda: name)
-        if setting.names:
+        if is_taken_over:
             assert told.explain("kube-dns") == (0, "healthy: this node answers its names itself")
         wrong = {}
         for command, arguments in commands(str(told.socket), setting, str(objects.manifests.path)).items():
@@ -152,7 +167,9 @@ def test_all_is_well(objects: Cluster, warm_launcher: WarmLauncher, directory: P
     finally:
         agent.stop()
         objects.manifests.remove(names)
-        told.world.run(NODE, ["sh", "-c", "nft flush ruleset; ip link del nodeagent0"], check=False)
+        told.world.run(
+            NODE, ["sh", "-c", "nft flush ruleset; ip link del nodeagent0; ip link del services9"], check=False
+        )
 
 
 def test_control_a_service_without_endpoints_is_seen(
@@ -169,4 +186,6 @@ def test_control_a_service_without_endpoints_is_seen(
     finally:
         agent.stop()
         objects.manifests.remove(lonely)
-        told.world.run(NODE, ["sh", "-c", "nft flush ruleset; ip link del nodeagent0"], check=False)
+        told.world.run(
+            NODE, ["sh", "-c", "nft flush ruleset; ip link del nodeagent0; ip link del services9"], check=False
+        )
