@@ -214,6 +214,8 @@ def test_an_agent_that_is_killed_does_not_run(page: Browser, bench: Bench) -> No
     picture(page, "lab-agent-killed")
     for command in ("problems", "explain"):
         assert "what is programmed stays as it is" in said(bench, command)
+    checked = bench.run("exec", "node-1", "--", sys.executable, "-m", "nodeagent", "check").output
+    assert "no agent runs" in checked, "in the first line if no other agent has removed the socket that this one left"
     assert said(bench, "problems", "node-2") == "healthy: no problems"
 
 
