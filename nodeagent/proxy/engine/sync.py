@@ -140,6 +140,8 @@ class Engine:
         self._retry_at: float | None = None
         self._look_at = 0.0
         self._disturbed: set[str] = set()
+        self._doubtful: set[Family] = set()
+        """Families whose last pass failed; it may have repaired the table nevertheless."""
         self._readers = ReaderWindow(sockets)
         self._spacing = PassSpacing()
 
@@ -320,8 +322,9 @@ class Engine:
     def _end_stale_flows(self, families: Mapping[Family, TableReport], programmed: frozenset[Family]) -> None:
         self._flows.submit(self._udp.take(programmed))
         for family in programmed:
-            if families[family].read_back and families[family].messages:
+            if (families[family].read_back and families[family].messages) or family in self._doubtful:
                 self._flows.look_again(family)
+        self._doubtful -= programmed
 
     def _plan_retry(self, finished: float, *, all_ok: bool) -> None:
         failures = max(*self._failures.values(), self._cluster_ips.failures)
@@ -357,9 +360,11 @@ class Engine:
             report = await table.sync(changed, node, compare=compare)
             self._heartbeat.beat()
         except Interrupted as error:
+            self._doubtful.add(table.family)
             logger.warning("programming %s was interrupted by others, trying again: %s", table.family.value, error)
             return TableReport(error=str(error), problems=table.problems)
         except (Retryable, Unusable) as error:
+            self._doubtful.add(table.family)
             self._failures[table.family] += 1
             self._last_errors[table.family] = error
             logger.warning(

@@ -8,6 +8,7 @@ import pytest
 from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import Node, NodeAddress, NodeStatus, ObjectMeta, ServiceCIDR, ServiceCIDRSpec
+from nodeagent.model.problem import Retryable
 from nodeagent.proxy.engine.sync import Timing
 
 from .conftest import QUICK, Bench, RunEngine
@@ -319,5 +320,22 @@ def test_flows_are_looked_at_again_where_a_table_was_not_what_it_should_be(
         bench.table.read_back, bench.table.repairs, bench.table.interfered = read_back, repairs, True
         await bench.until(lambda: len(bench.recorder.reports) == 2)
         assert bench.recorder.looked_again == looked_again
+
+    with_engine(scenario)
+
+
+def test_flows_are_looked_at_again_after_a_pass_whose_outcome_is_unknown(with_engine: RunEngine) -> None:
+    """It may have repaired the table: the next pass then finds it in order."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 1)
+        bench.table.read_back, bench.table.interfered = True, True
+        bench.table.fail_with = [Retryable("the answer was lost")]
+        await bench.until(lambda: len(bench.recorder.reports) == 3)
+        assert bench.recorder.looked_again == [Family.IPV4]
+        bench.table.interfered = True
+        await bench.until(lambda: len(bench.recorder.reports) == 4)
+        assert bench.recorder.looked_again == [Family.IPV4], "only once"
 
     with_engine(scenario)
