@@ -5,6 +5,8 @@ from typing import Final, TypeVar
 
 EFFORT = float(os.environ.get("EFFORT", "1"))
 """`make test` has little time; `make laws` looks twenty-five times as long."""
+SEED: Final = int(os.environ.get("SEED", "0"))
+"""Of what happens by chance in scenes: another number, other faults at other moments."""
 AT_LENGTH: Final = EFFORT >= 10
 PUNCTUAL: Final = os.environ.get("PUNCTUAL") == "1"
 """What is timed must take no longer than promised (`make times`), for which the machine has to have nothing else to do."""

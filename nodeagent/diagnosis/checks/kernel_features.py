@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from nodeagent.model.addresses import Family
-from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, repeated
 from nodeagent.proxy.dataplane.driver.transaction import Transaction
 from nodeagent.proxy.dataplane.errors import CommitRejected
 from nodeagent.proxy.dataplane.program import schema
@@ -36,7 +36,7 @@ def refused_by_kernel(ruleset: Ruleset, family: Family, *, names: bool = False) 
     )
     transaction.delete_table()
     try:
-        ruleset.commit(transaction)
+        repeated(lambda: ruleset.commit(transaction))
     except CommitRejected as error:
         return tuple(f"{rejection.about}: {rejection.reason}" for rejection in error.rejections)
     return ()

@@ -17,7 +17,7 @@ from nodeagent.proxy.dataplane.reverse_path import mode_of
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.neighbours import look_up_neighbour, read_state, use_neighbour
 from nodeagent.wire.netlink.route_lookup import FoundRoute, look_up_route, read_found_route
-from nodeagent.wire.netlink.socket import NetlinkSocket, read_consistently
+from nodeagent.wire.netlink.socket import NetlinkSocket, retried
 from nodeagent.wire.netlink.uapi import rtnetlink as uapi
 
 NET = Path("/proc/thread-self/net")
@@ -264,13 +264,13 @@ class KernelRoutes:
 
     def _all_links(self) -> dict[str, rtnetlink.Link]:
         if self._links is None:
-            dump = read_consistently(lambda: [*map(rtnetlink.read_link, self._socket.dump(rtnetlink.get_links()))])
+            dump = retried(lambda: [*map(rtnetlink.read_link, self._socket.dump(rtnetlink.get_links()))])
             self._links = {link.name: link for link in dump}
         return self._links
 
     def local_addresses(self) -> frozenset[str]:
         """Returns the addresses whose packets are delivered here, also those of routes. Raises OSError."""
-        return read_consistently(self._local_once)
+        return retried(self._local_once)
 
     def _local_once(self) -> frozenset[str]:
         found = set()

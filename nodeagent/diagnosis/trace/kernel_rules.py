@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nodeagent.proxy.dataplane.arp_rules import stopping_arp_tables
-from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed_errors
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, read_objects, typed_errors
 from nodeagent.wire.netlink.ipsec import Policy, get_policies, read_policy
 from nodeagent.wire.netlink.nf_tables.rule_reading import Extension, read_extensions
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import pack_rules, read_rule, table_of
@@ -32,9 +32,7 @@ def table_names(ruleset: Ruleset) -> Iterator[tuple[str, str]]:
     """Yields every table, its family first; of those of ARP only the ones that may drop something. Not through libnftables: 1.0.6 prints
     invalid JSON for a table that its owner left."""
     for family, number in _NFPROTOS.items():
-        with typed_errors():
-            names = [table_of(data) for data in ruleset.dump(NFT_MSG_GETTABLE, number)]
-        yield from ((family, name) for name in names)
+        yield from ((family, name) for name in read_objects(ruleset, NFT_MSG_GETTABLE, number, table_of))
     yield from ((ARP, name) for name in stopping_arp_tables(ruleset))
 
 
@@ -49,9 +47,6 @@ def ipsec_policies() -> Iterator[Policy]:
 
 def extensions_in(ruleset: Ruleset, family: str, table: str) -> dict[RulePosition, tuple[Extension, ...]]:
     """Returns the extensions of iptables in the rules of a table."""
-    found = {}
+    rules = read_objects(ruleset, NFT_MSG_GETRULE, _NFPROTOS[family], read_rule, pack_rules(table))
     with typed_errors():
-        for data in ruleset.dump(NFT_MSG_GETRULE, _NFPROTOS[family], pack_rules(table)):
-            rule = read_rule(data)
-            found[rule.chain, rule.handle] = read_extensions(rule)
-    return found
+        return {(rule.chain, rule.handle): read_extensions(rule) for rule in rules}

@@ -8,7 +8,7 @@ from nodeagent.diagnosis.trace.own_table import OwnTable, own_table
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.driver.belief import Contents
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable, present_specs
-from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed_errors
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, repeated, typed_errors
 from nodeagent.proxy.dataplane.errors import DataplaneError, KernelUnclear
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.schema import SetSpec
@@ -71,6 +71,9 @@ def read_contents(
 
 
 def _keys(ruleset: Ruleset, family: Family, name: str, key_length: int) -> tuple[bytes, ...]:
-    with typed_errors():
+    def read() -> tuple[bytes, ...]:
         dump = ruleset.dump(NFT_MSG_GETSETELEM, nfproto(family), named_set(schema.TABLE, name))
         return tuple(read_elements(ElementForm(key_length), dump).elements)
+
+    with typed_errors():
+        return repeated(read)

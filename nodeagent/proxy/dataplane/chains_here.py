@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed_errors
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, read_objects
 from nodeagent.wire.netlink.nf_tables.expressions import Code
-from nodeagent.wire.netlink.nf_tables.ruleset_objects import ChainHeader, ChainHook, read_chain
+from nodeagent.wire.netlink.nf_tables.ruleset_objects import ChainHook, read_chain
 from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_GETCHAIN
 from nodeagent.wire.netlink.uapi.nfnetlink import NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6
 
@@ -25,7 +25,5 @@ class ChainFact(Struct, frozen=True):
 def read_chains(ruleset: Ruleset) -> Iterator[ChainFact]:
     """Yields the chains of nftables in the families that see IP packets. Raises DataplaneError."""
     for family, number in FAMILIES.items():
-        with typed_errors():
-            found: list[ChainHeader] = [read_chain(data) for data in ruleset.dump(NFT_MSG_GETCHAIN, number)]
-        for chain in found:
+        for chain in read_objects(ruleset, NFT_MSG_GETCHAIN, number, read_chain):
             yield ChainFact(f"{family} {chain.table}", chain.name, chain.hook, chain.policy == Code.ACCEPT)

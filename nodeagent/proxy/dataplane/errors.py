@@ -6,7 +6,8 @@ DataplaneError
 ├── CommitRejected    the kernel refused a transaction; nothing of it was applied: we repair and retry
 ├── StaleGeneration   another process changed the ruleset first; nothing was applied: we look and retry
 └── KernelUnclear     lost replies: we read back and retry
-    └── DumpInterrupted   others' changes interrupted every attempt to read: we wait and retry
+    └── KernelBusy        the kernel had no memory, or an answer was lost, at every attempt: we wait and retry
+        └── DumpInterrupted   others' changes interrupted every attempt to read: we wait and retry
 """
 
 from dataclasses import dataclass
@@ -33,7 +34,11 @@ class KernelUnclear(DataplaneError, Retryable):
     """What the kernel holds is not known; read it back."""
 
 
-class DumpInterrupted(KernelUnclear, Interrupted):
+class KernelBusy(KernelUnclear):
+    """The kernel did not answer for a reason that passes; ask again."""
+
+
+class DumpInterrupted(KernelBusy, Interrupted):
     """A dump may be incomplete, because others changed the ruleset meanwhile; read again."""
 
 

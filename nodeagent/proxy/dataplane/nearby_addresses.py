@@ -18,7 +18,7 @@ from nodeagent.model.in_use import InUse, host
 from nodeagent.model.protected import Protected, SocketAddress
 from nodeagent.proxy.dataplane.worker_thread import in_thread
 from nodeagent.wire.netlink import rtnetlink
-from nodeagent.wire.netlink.socket import NetlinkSocket, read_consistently
+from nodeagent.wire.netlink.socket import NetlinkSocket, retried
 from nodeagent.wire.netlink.uapi.rtnetlink import RTN_UNICAST
 
 LOOK_SECONDS = 30.0
@@ -157,7 +157,7 @@ def read_here(excluding: str) -> Here:
     Needs no privilege. Raises OSError.
     """
     with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
-        return read_consistently(lambda: Here(frozenset(_addresses(netlink, excluding)), frozenset(_gateways(netlink))))
+        return retried(lambda: Here(frozenset(_addresses(netlink, excluding)), frozenset(_gateways(netlink))))
 
 
 def in_use_here(excluding: str) -> frozenset[InUse]:

@@ -9,7 +9,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
@@ -49,6 +49,13 @@ _RECEIVE_BYTES = 1 << 16
 _BATCH_MESSAGES = 128
 _FIRST_PAUSE_SECONDS = 0.001
 _LAST_PAUSE_SECONDS = 0.05
+QUICK_ATTEMPTS = 5
+"""Their pauses take 15 ms in all: the event loop can wait so long."""
+OUT_OF_MEMORY = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOBUFS, errno.ENOMEM})
+"""Errors of a kernel that had no memory or was interrupted: what it refused with one of these was not done."""
+TEMPORARY = OUT_OF_MEMORY | {errno.EBUSY, errno.EMSGSIZE}
+"""Errors of a read that is worth another try; also an earlier dump that has not ended (EBUSY), and an answer that was lost
+(ENOBUFS) or cut off (EMSGSIZE)."""
 
 
 class Failure(NamedTuple):
@@ -63,16 +70,23 @@ class DumpInterruptedError(OSError):
     """The dumped objects changed meanwhile: the dump may lack some of them. Read again."""
 
 
-def read_consistently(read: Callable[[], T], attempts: int = 10) -> T:
-    """Returns the result of `read`; repeats it with growing pauses while it raises DumpInterruptedError, and raises that at last."""
+def is_temporary(error: Exception) -> bool:
+    """Returns whether it is a TEMPORARY error."""
+    return isinstance(error, OSError) and error.errno in TEMPORARY
+
+
+def retried(work: Callable[[], T], attempts: int = 10, is_temporary: Callable[[Exception], bool] = is_temporary) -> T:
+    """Returns the result of `work`; repeats it with growing pauses while it raises a temporary error, and raises that at last."""
     pause = _FIRST_PAUSE_SECONDS
     for _ in range(attempts - 1):
         try:
-            return read()
-        except DumpInterruptedError:
+            return work()
+        except Exception as error:
+            if not is_temporary(error):
+                raise
             time.sleep(pause)
             pause = min(2 * pause, _LAST_PAUSE_SECONDS)
-    return read()
+    return work()
 
 
 class NetlinkSocket:
@@ -133,19 +147,25 @@ class NetlinkSocket:
     def perform(self, requests: Iterable[Request]) -> list[Failure]:
         """Performs all requests in order and returns those that failed; a failure does not stop the others.
 
-        The requests are taken from the iterable a batch at a time, so thousands need not exist at once.
+        The requests are taken from the iterable a batch at a time, so thousands need not exist at once. Tries those again that
+        the kernel had no memory for.
 
         Raises OSError if the socket itself fails (the outcome is then unknown: read back).
         """
         failures: list[Failure] = []
-        remaining = iter(requests)
-        position = 0
-        while batch := list(islice(remaining, _BATCH_MESSAGES)):
-            failures.extend(self._perform_batch(batch, position))
-            position += len(batch)
-        return failures
+        remaining = enumerate(requests)
+        while batch := dict(islice(remaining, _BATCH_MESSAGES)):
+            for attempt in range(1, QUICK_ATTEMPTS + 1):
+                found = list(self._perform_batch(batch))
+                batch = {each.position: batch[each.position] for each in found if each.errno in OUT_OF_MEMORY}
+                failures += [each for each in found if each.position not in batch or attempt == QUICK_ATTEMPTS]
+                if not batch:
+                    break
+                time.sleep(_FIRST_PAUSE_SECONDS * attempt)
+        return sorted(failures)
 
-    def _perform_batch(self, requests: Sequence[Request], position: int) -> Iterator[Failure]:
+    def _perform_batch(self, numbered: Mapping[int, Request]) -> Iterator[Failure]:
+        positions, requests = list(numbered), list(numbered.values())
         first = self.reserve(len(requests))
         last = first + len(requests) - 1
         parts = [
@@ -154,17 +174,21 @@ class NetlinkSocket:
         ]
         kind, flags, body = requests[-1]
         parts.append(packed_message(kind, flags | NLM_F_REQUEST | NLM_F_ACK, last, body))
-        self.send(b"".join(parts))
+        retried(lambda: self.send(b"".join(parts)), QUICK_ATTEMPTS)
         for answer in self.acknowledgements(first, last):
             code = errno_of(answer)
             if code:
-                yield Failure(position + answer.seq - first, code, _error_text(code, answer))
+                yield Failure(positions[answer.seq - first], code, _error_text(code, answer))
 
     def ask(self, request: Request) -> memoryview:
-        """Returns the body of the one message that answers a request; valid until the socket's next use.
+        """Returns the body of the one message that answers a request to read; valid until the socket's next use. Tries again
+        a few times if the kernel is busy.
 
         Raises OSError if the kernel refuses (ENODEV, ENOENT, …).
         """
+        return retried(lambda: self._ask(request), QUICK_ATTEMPTS)
+
+    def _ask(self, request: Request) -> memoryview:
         seq = self._send_request(request, 0)
         while True:
             for received in messages(self.receive()):
@@ -197,8 +221,8 @@ class NetlinkSocket:
                         continue
                     interrupted = interrupted or bool(received.flags & NLM_F_DUMP_INTR)
                     if received.type in {NLMSG_DONE, NLMSG_ERROR}:
-                        ended = True
                         _raise_for_end(received, interrupted=interrupted)
+                        ended = True
                         return
                     if not interrupted:
                         yield received.body
@@ -228,15 +252,16 @@ class NetlinkSocket:
             raise _interruption()
 
     def confirmed(self, request: Request, start: int, expected: Iterable[tuple[bytes, bytes]], *, exact: bool) -> int:
-        """Returns how many of the objects that a request names, counted from the first, are answered as expected.
+        """Returns how many of the objects that a request names, counted from the first, are answered as expected; a busy kernel
+        answers fewer.
 
         expected: (the bytes at `start` of each answer, its last bytes); exact: nothing is between these.
         Raises OSError if the kernel could not answer.
         """
         count = 0
-        self._send_request(request, NLM_F_ACK)
         receive, buffer = self._socket.recv_into, self._view
         try:
+            self._send_request(request, NLM_F_ACK)
             for head, tail in expected:
                 size = receive(buffer)
                 if exact:
@@ -245,6 +270,9 @@ class NetlinkSocket:
                 elif buffer[start : start + len(head)] != head or buffer[size - len(tail) : size] != tail:
                     break
                 count += 1
+        except OSError as error:
+            if not is_temporary(error):
+                raise
         finally:
             self.drain()
         return count
@@ -262,8 +290,10 @@ class NetlinkSocket:
         self._socket.sendall(data)
 
     def receive(self) -> memoryview:
-        """Returns the next datagram; valid until the socket's next use."""
-        size = self._socket.recv_into(self._buffer)
+        """Returns the next datagram; valid until the socket's next use. Raises OSError with EMSGSIZE if it was cut off."""
+        size = self._socket.recv_into(self._buffer, 0, socket.MSG_TRUNC)
+        if size > _RECEIVE_BYTES:
+            raise OSError(errno.EMSGSIZE, f"an answer of {size} bytes was cut off")
         return self._view[:size]
 
     def receive_now(self) -> memoryview | None:
@@ -306,12 +336,17 @@ class NetlinkSocket:
             return
         self._socket.settimeout(0)
         try:
-            while self._socket.recv_into(self._buffer):
+            while self._drained_one():
                 continue
-        except OSError:
-            return
         finally:
             self._socket.settimeout(REPLY_SECONDS)
+
+    def _drained_one(self) -> bool:
+        """Returns whether more may be waiting: a datagram was dropped, or the kernel reports that one was lost."""
+        try:
+            return self._socket.recv_into(self._buffer) > 0
+        except OSError as error:
+            return error.errno in TEMPORARY - {errno.EAGAIN}
 
     def _send_request(self, request: Request, flags: int) -> int:
         seq = self.reserve(1)

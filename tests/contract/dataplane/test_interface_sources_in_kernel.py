@@ -1,7 +1,7 @@
 """The source that a connection of the node to a ClusterIP gets from the routes of the service interface."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 import pytest
@@ -163,9 +163,9 @@ def written(work: Callable[[], object]) -> tuple[int, int]:
     sent: list[bytes] = []
     performed = NetlinkSocket._perform_batch
 
-    def count(socket: NetlinkSocket, requests: Sequence[Request], position: int) -> object:
-        sent.extend(body for _, _, body in requests)
-        return performed(socket, requests, position)
+    def count(socket: NetlinkSocket, requests: Mapping[int, Request]) -> object:
+        sent.extend(body for _, _, body in requests.values())
+        return performed(socket, requests)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(NetlinkSocket, "_perform_batch", count)

@@ -7,10 +7,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
+from zlib import crc32
 
 import pytest
 
@@ -23,10 +24,14 @@ from nodeagent.proxy.dataplane.driver.driver import TableDriver
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.driver.transaction import Transaction
+from nodeagent.proxy.dataplane.errors import KernelBusy
 from nodeagent.proxy.dataplane.image.image import TableImage
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 from nodeagent.proxy.dataplane.program.schema import set_specs
+from nodeagent.proxy.engine.sync import FATAL_FAILURES
+from tests.harness.effort import SEED
+from tests.harness.kernel_faults import KernelFaults
 
 T = TypeVar("T")
 
@@ -53,7 +58,7 @@ class Agent:
     ) -> None:
         self._kernel = kernel
         self._alive = True
-        self.socket = socket or kernel.run(Ruleset)
+        self.socket = socket or kernel.busy_socket()
         self.purges: list[PurgeReport] = []
         self.drifts: list[DriftReport] = []
         self.purged: asyncio.Event | None = None
@@ -61,7 +66,14 @@ class Agent:
 
     def sync(self, *states: ServiceState, gone: tuple[ObjectKey, ...] = (), node: NodeState = NODE) -> TableReport:
         changes: Mapping[ObjectKey, ServiceState | None] = {s.key: s for s in states} | dict.fromkeys(gone)
-        return self._kernel.run(lambda: asyncio.run(self.driver.sync(changes, node)))
+        return self._until_clear(lambda: self.driver.sync(changes, node))
+
+    def _until_clear(self, work: Callable[[], Coroutine[None, None, T]]) -> T:
+        """What it returns in the end, as the engine does it while the kernel is busy."""
+        for _ in range(FATAL_FAILURES - 1 if self._kernel.faults.proportion else 0):
+            with suppress(KernelBusy):
+                return self._kernel.run(lambda: asyncio.run(work()))
+        return self._kernel.run(lambda: asyncio.run(work()))
 
     def affinity_purged(self, report: PurgeReport) -> None:
         self.purges.append(report)
@@ -73,10 +85,11 @@ class Agent:
 
     def purge(self) -> bool:
         """Forget clients of endpoints that left, as the agent does beside its passes."""
-        return self._kernel.run(lambda: asyncio.run(self.driver.purge()))
+        attempts = FATAL_FAILURES if self._kernel.faults.proportion else 1
+        return any(self._kernel.run(lambda: asyncio.run(self.driver.purge())) for _ in range(attempts))
 
     def changed_by_others(self) -> bool:
-        return self._kernel.run(lambda: asyncio.run(self.driver.changed_by_others()))
+        return self._until_clear(self.driver.changed_by_others)
 
     def die(self) -> None:
         """What the kernel sees of a process that ends, however it does: its socket closes."""
@@ -88,7 +101,8 @@ class Agent:
 class Kernel:
     """The nf_tables of one network namespace."""
 
-    def __init__(self) -> None:
+    def __init__(self, faults: KernelFaults) -> None:
+        self.faults = faults
         self.nft_program = "nft"
         self._thread = ThreadPoolExecutor(1)
         self.run(_enter_new_namespace)
@@ -98,6 +112,11 @@ class Kernel:
     def run(self, work: Callable[[], T]) -> T:
         """What `work` returns or raises, done inside."""
         return self._thread.submit(work).result()
+
+    def busy_socket(self) -> Ruleset:
+        """A socket of an agent: some of its requests fail."""
+        with self.faults.opened():
+            return self.run(Ruleset)
 
     def start(
         self,
@@ -201,10 +220,16 @@ def _enter_new_namespace() -> None:
 
 
 @pytest.fixture
-def kernel() -> Iterator[Kernel]:
-    made = Kernel()
+def kernel(request: pytest.FixtureRequest) -> Iterator[Kernel]:
+    """A kernel that is busy for agents, unless the test is marked `calm_kernel`. It answers commits: many a test states what one
+    pass did."""
+    faults = KernelFaults(crc32(request.node.nodeid.encode()) + SEED, commits_are_answered=True)
+    if request.node.get_closest_marker("calm_kernel"):
+        faults.proportion = 0.0
+    made = Kernel(faults)
     yield made
     made.close()
+    print(faults)
 
 
 @pytest.fixture(scope="session")

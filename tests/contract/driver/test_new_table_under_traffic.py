@@ -31,6 +31,7 @@ from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 from tests.contract.driver.conftest import Agent, Kernel
 from tests.harness.effort import AT_LENGTH
+from tests.harness.kernel_faults import KernelFaults
 
 pytestmark = pytest.mark.kernel
 
@@ -208,7 +209,7 @@ class Scene:
 
 @pytest.fixture(params=Family, ids=lambda family: family.value)
 def scene(request: Any, kernel: Kernel) -> Iterator[Scene]:
-    client = Kernel()
+    client = Kernel(KernelFaults(0, 0.0))
     made = Scene(kernel, client, PLANS[request.param])
     made.build()
     yield made

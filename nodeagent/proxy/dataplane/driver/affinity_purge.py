@@ -17,7 +17,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.backoff import Backoff
 from nodeagent.model.reports import PurgeReport
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
-from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, repeated
 from nodeagent.proxy.dataplane.driver.transaction import Transaction
 from nodeagent.proxy.dataplane.errors import CommitRejected, DataplaneError, StaleGeneration
 from nodeagent.proxy.dataplane.image.affinity import ValidEndpoints, is_stale, stale_entries
@@ -112,7 +112,7 @@ class AffinityPurge:
     async def _purge_once(self, enough: int) -> tuple[int, bool]:
         """Finds stale entries in one look and deletes them; returns (how many, whether the look saw all entries)."""
         with closing(Ruleset()) as reader:
-            stale, met_all = await in_thread(lambda: self._look(reader, enough))
+            stale, met_all = await in_thread(lambda: repeated(lambda: self._look(reader, enough)))
         remaining = iter(stale.items())
         while batch := list(islice(remaining, BATCH_ENTRIES)):
             await in_thread(lambda batch=batch: self._delete(batch))  # type: ignore[misc]

@@ -12,7 +12,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.reports import EndpointCounts, FrontendCounts, KernelCounts, MapFill
 from nodeagent.proxy.dataplane.driver.kernel_table import present_specs
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed_errors
-from nodeagent.proxy.dataplane.errors import DumpInterrupted
+from nodeagent.proxy.dataplane.errors import DumpInterrupted, KernelBusy
 from nodeagent.proxy.dataplane.image.carried_counts import COUNTED_ENDPOINTS, COUNTED_FRONTENDS, SLOT_LENGTH
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.schema import SetSpec
@@ -105,7 +105,7 @@ def _connections(socket: Ruleset, family: Family, spec: SetSpec) -> dict[bytes, 
                 counts.update(found)
         except FileNotFoundError:
             return {}
-        except DumpInterrupted:
+        except KernelBusy:
             elements = -1
         if elements == len(counts) and header.count in {None, elements}:
             return counts

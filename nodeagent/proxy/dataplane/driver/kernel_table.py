@@ -12,8 +12,8 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Retryable
 from nodeagent.proxy.dataplane.driver.belief import Contents
 from nodeagent.proxy.dataplane.driver.readback import hook_of, same_set
-from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed_errors
-from nodeagent.proxy.dataplane.errors import DumpInterrupted, KernelUnclear
+from nodeagent.proxy.dataplane.driver.ruleset import READ_ATTEMPTS, Ruleset, read_objects, repeated, typed_errors
+from nodeagent.proxy.dataplane.errors import DumpInterrupted, KernelBusy, KernelUnclear
 from nodeagent.proxy.dataplane.image.carried_counts import COUNTED, Counts
 from nodeagent.proxy.dataplane.image.image import Elements, TableImage
 from nodeagent.proxy.dataplane.image.render import image_of_services, programmed_keys
@@ -51,8 +51,6 @@ from nodeagent.wire.netlink.uapi.nf_tables import (
 
 T = TypeVar("T")
 
-DUMP_ATTEMPTS = 20
-FIRST_PAUSE_SECONDS = 0.0005
 DUMP_PAUSE_SECONDS = 0.05
 FETCH_ABOVE = 150_000
 """If there are more endpoints than this, they are fetched by key. The kernel walks a set from its beginning for every 32 kB of a
@@ -182,26 +180,24 @@ class KernelTable:
         """Returns whether the set has an element that matches every other key; the kernel's count does not include it."""
         body = pack_element_list(self._name, name, (pack_catch_all(),))
         try:
-            return any(True for _ in self._socket.fetch(NFT_MSG_GETSETELEM, nfproto(self._family), body))
+            return any(True for _ in self._fetch_once(body))
         except FileNotFoundError:
             return False
 
     def _rules(self, chains: Iterable[str]) -> list[KernelRule]:
         """Returns all rules from one dump, or chain by chain if others' changes interrupt that every time."""
         try:
-            return self._read_once(NFT_MSG_GETRULE, read_rule)
-        except DumpInterrupted:
+            return self._read(NFT_MSG_GETRULE, read_rule, attempts=1)
+        except KernelBusy:
             return [
                 rule for name in chains for rule in self._read(NFT_MSG_GETRULE, read_rule, pack_rules(self._name, name))
             ]
 
-    def _read(self, kind: int, parse: Callable[[memoryview], T], where: bytes | None = None) -> list[T]:
-        return self._retry_interrupted(lambda: self._read_once(kind, parse, where))
-
-    def _read_once(self, kind: int, parse: Callable[[memoryview], T], where: bytes | None = None) -> list[T]:
-        dump = self._socket.dump(kind, nfproto(self._family), self._table if where is None else where)
-        with typed_errors():
-            return [parse(data) for data in dump]
+    def _read(
+        self, kind: int, parse: Callable[[memoryview], T], where: bytes | None = None, attempts: int = READ_ATTEMPTS
+    ) -> list[T]:
+        body = self._table if where is None else where
+        return read_objects(self._socket, kind, nfproto(self._family), parse, body, attempts)
 
     def first_other(self, name: str, elements: Elements) -> bytes | None:
         """Returns the first key that the set lacks or has with another value; None if it has all. They are fetched by key."""
@@ -322,7 +318,16 @@ class KernelTable:
         form = self._specs[name].form(self._family)
         while wanted := list(islice(keys, FETCH_KEYS)):
             body = pack_element_list(self._name, name, pack_keys(form, wanted))
-            yield from self._socket.fetch(NFT_MSG_GETSETELEM, nfproto(self._family), body)
+            yield from self._fetch_once(body)
+
+    def _fetch_once(self, body: bytes) -> list[memoryview]:
+        """Returns the elements of one request."""
+
+        def read() -> list[memoryview]:
+            found = self._socket.fetch(NFT_MSG_GETSETELEM, nfproto(self._family), body)
+            return [memoryview(bytes(element)) for element in found]
+
+        return repeated(read)
 
     def _add_verdicts(self, contents: Contents, name: str) -> None:
         contents.verdicts[name] = {
@@ -343,24 +348,13 @@ class KernelTable:
             with typed_errors():
                 return read_elements(spec.form(self._family), dump)
 
-        for _ in range(DUMP_ATTEMPTS):
-            dump = self._retry_interrupted(read)
+        for _ in range(READ_ATTEMPTS):
+            dump = repeated(read)
             count = None if spec.dynamic or spec.interval else self._count(name)
             if not dump.duplicates and (count is None or count == len(dump.elements)):
                 return dump
             time.sleep(DUMP_PAUSE_SECONDS)
-        raise DumpInterrupted(f"set {name}: no consistent dump in {DUMP_ATTEMPTS} attempts")
-
-    def _retry_interrupted(self, read: Callable[[], T]) -> T:
-        """Returns the result of `read`; repeats it with growing pauses while others' changes interrupt it."""
-        pause = FIRST_PAUSE_SECONDS
-        for _ in range(DUMP_ATTEMPTS - 1):
-            try:
-                return read()
-            except DumpInterrupted:
-                time.sleep(pause)
-                pause = min(2 * pause, DUMP_PAUSE_SECONDS)
-        return read()
+        raise DumpInterrupted(f"set {name}: no consistent dump in {READ_ATTEMPTS} attempts")
 
     def _count(self, name: str) -> int | None:
         where = named_set(self._name, name)

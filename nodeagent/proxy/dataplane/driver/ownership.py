@@ -4,7 +4,7 @@ import logging
 
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.driver.belief import Ownership
-from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, repeated
 from nodeagent.proxy.dataplane.driver.transaction import Transaction
 from nodeagent.proxy.dataplane.errors import CommitRejected
 
@@ -33,7 +33,7 @@ def probe_ownership(socket: Ruleset) -> Ownership:
     transaction = Transaction(Family.IPV4, {})
     transaction.probe_owned_table(PROBE_TABLE)
     try:
-        socket.commit(transaction)
+        repeated(lambda: socket.commit(transaction))
     except CommitRejected:
         return Ownership.PLAIN
     return Ownership.OWNED

@@ -1,8 +1,10 @@
 """Removes our tables."""
 
+from functools import partial
+
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
-from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, repeated
 from nodeagent.proxy.dataplane.driver.transaction import Transaction
 from nodeagent.proxy.dataplane.errors import NotPermitted
 from nodeagent.proxy.dataplane.program import schema
@@ -21,13 +23,17 @@ def remove_tables(socket: Ruleset) -> tuple[Family, ...]:
 
     Raises NotPermitted if a living process owns a table, or without CAP_NET_ADMIN.
     """
-    removed = []
+    removed: dict[Family, None] = {}
+
+    def remove(family: Family, name: str) -> None:
+        if KernelTable(socket, family, {}, name=name).header() is None:
+            return
+        removed[family] = None
+        transaction = Transaction(family, {}, name)
+        transaction.delete_table()
+        socket.commit(transaction)
+
     for family in Family:
         for name in (schema.STANDBY_TABLE, schema.TABLE):
-            if KernelTable(socket, family, {}, name=name).header() is None:
-                continue
-            transaction = Transaction(family, {}, name)
-            transaction.delete_table()
-            socket.commit(transaction)
-            removed.append(family)
-    return tuple(dict.fromkeys(removed))
+            repeated(partial(remove, family, name))
+    return tuple(removed)

@@ -9,13 +9,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
 
 from nodeagent.proxy.dataplane.driver.generations import OwnSteps
 from nodeagent.proxy.dataplane.driver.transaction import Message, Transaction
 from nodeagent.proxy.dataplane.errors import (
     CommitRejected,
     DumpInterrupted,
+    KernelBusy,
     KernelUnclear,
     NotPermitted,
     Rejection,
@@ -25,12 +26,25 @@ from nodeagent.wire.netlink.framing import Received, Request
 from nodeagent.wire.netlink.netfilter import GENMSG_LENGTH, message_type
 from nodeagent.wire.netlink.nf_tables.batch import entry_at, request
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import read_generation
-from nodeagent.wire.netlink.socket import REPLY_SECONDS, DumpInterruptedError, NetlinkSocket, errno_of, offset_at_fault
+from nodeagent.wire.netlink.socket import (
+    OUT_OF_MEMORY,
+    QUICK_ATTEMPTS,
+    REPLY_SECONDS,
+    DumpInterruptedError,
+    NetlinkSocket,
+    errno_of,
+    is_temporary,
+    offset_at_fault,
+    retried,
+)
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER, NLMSG_ERROR
 from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_DELSETELEM, NFT_MSG_GETGEN
 from nodeagent.wire.netlink.uapi.nfnetlink import NFNL_SUBSYS_NFTABLES
 
+T = TypeVar("T")
+
 REPLY_BUFFER: Final = 8 << 20
+READ_ATTEMPTS = 20
 _BATCH = "the batch"
 _ELEMENT_GONE = message_type(NFNL_SUBSYS_NFTABLES, NFT_MSG_DELSETELEM)
 _NO_CAPABILITY = "nf_tables: not permitted: run as root or with CAP_NET_ADMIN"
@@ -58,7 +72,7 @@ class TypedErrors:
             raise DumpInterrupted("an earlier dump has not been read to its end") from error
         if error.errno == errno.EPERM:
             raise NotPermitted(_NO_CAPABILITY) from error
-        raise KernelUnclear(f"netlink: {error.strerror}") from error
+        raise (KernelBusy if is_temporary(error) else KernelUnclear)(f"netlink: {error.strerror}") from error
 
 
 _TYPED = TypedErrors()
@@ -67,6 +81,11 @@ _TYPED = TypedErrors()
 def typed_errors() -> TypedErrors:
     """Returns the context in which errors are converted."""
     return _TYPED
+
+
+def repeated(work: Callable[[], T], attempts: int = READ_ATTEMPTS) -> T:
+    """Returns the result of `work`; repeats it with growing pauses while the kernel is busy, or others' changes interrupt it."""
+    return retried(work, attempts, lambda error: isinstance(error, KernelBusy))
 
 
 class Ruleset:
@@ -101,14 +120,15 @@ class Ruleset:
         known: commit only if the ruleset differs from this generation by nothing but commits of ours; then the new generation is
         known to be the next one.
 
-        Raises CommitRejected with every operation at fault, NotPermitted, StaleGeneration, or KernelUnclear if the
-        answer was lost (the caller reads back).
+        Tries again a few times what the kernel refuses for lack of memory. Raises CommitRejected with every operation at fault,
+        NotPermitted, StaleGeneration, or KernelUnclear if it may have been applied (the caller reads back).
         """
         if transaction.empty:
             return []
         with self._lock:
             generation = None if known is None else self.steps.follow(known)
-            echoes = self._commit(transaction, generation)
+            with typed_errors():
+                echoes = retried(lambda: self._commit(transaction, generation), QUICK_ATTEMPTS)
             # A transaction without effect makes no generation.
             if generation is not None and self._ask_generation() != generation:
                 self.steps.add(generation)
@@ -118,15 +138,22 @@ class Ruleset:
         first = self._socket.reserve(len(transaction.messages) + 2)
         batch = transaction.encode(first, generation)
         self._make_room(len(batch))
-        with typed_errors():
-            try:
-                self._socket.send(batch)
-            except OSError as error:
-                if error.errno != errno.EMSGSIZE:
-                    raise
-                raise KernelUnclear(f"a transaction of {len(batch)} bytes does not fit net.core.wmem_max") from error
+        try:
+            self._socket.send(batch)
+        except OSError as error:
+            if error.errno != errno.EMSGSIZE:
+                raise
+            raise KernelUnclear(f"a transaction of {len(batch)} bytes does not fit net.core.wmem_max") from error
+        try:
             rejections, echoes = self._answers(first, transaction.messages)
+        except OSError as error:
+            if not is_temporary(error):
+                raise
+            raise KernelBusy(f"netlink: whether a transaction was applied is not known: {error.strerror}") from error
         if rejections:
+            for item in rejections:
+                if item.errno in OUT_OF_MEMORY:
+                    raise OSError(item.errno, f"{item.reason}, for {item.about}")
             if generation is not None and rejections[0].about == _BATCH and rejections[0].errno == errno.ERESTART:
                 raise StaleGeneration("another process changed the ruleset first")
             if all(item.errno == errno.EPERM for item in rejections):
@@ -205,6 +232,23 @@ class Ruleset:
         if wanted > self._send_bytes:
             self._socket.enlarge_send_buffer(wanted)
             self._send_bytes = wanted
+
+
+def read_objects(
+    ruleset: Ruleset,
+    kind: int,
+    family: int,
+    parse: Callable[[memoryview], T],
+    body: bytes = b"",
+    attempts: int = READ_ATTEMPTS,
+) -> list[T]:
+    """Returns what `parse` makes of each object of a dump, which is repeated like `repeated`. Raises as `Ruleset.dump` does."""
+
+    def read() -> list[T]:
+        with typed_errors():
+            return [parse(data) for data in ruleset.dump(kind, family, body)]
+
+    return repeated(read, attempts)
 
 
 def _rejection(item: Message, code: int, answer: Received) -> Rejection:

@@ -4,10 +4,11 @@ It needs no tool, also works on tables that iptables-nft refuses to list because
 tables of a family in one transaction. Message layouts: linux/netfilter/nf_tables.h, nf_tables_compat.h, xt_comment.h.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from nodeagent.model.addresses import Family
-from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, read_objects
 from nodeagent.proxy.dataplane.driver.transaction import Message, Transaction
 from nodeagent.proxy.dataplane.kube_proxy import kube_proxy_names
 from nodeagent.proxy.dataplane.kube_proxy.leftovers import Finding
@@ -17,6 +18,7 @@ from nodeagent.wire.netlink.netfilter import nfproto
 from nodeagent.wire.netlink.nf_tables import ruleset_objects as objects
 from nodeagent.wire.netlink.uapi import nf_tables as uapi
 
+T = TypeVar("T")
 _POLICIES = {uapi.NF_DROP: "DROP", uapi.NF_ACCEPT: "ACCEPT"}
 
 
@@ -88,19 +90,22 @@ class NftTables:
         )
 
     def _read(self, table: str) -> IptablesTable:
-        chains = dict(parse_chain(data) for data in self._dump(uapi.NFT_MSG_GETCHAIN, table))
+        chains = dict(self._dump(uapi.NFT_MSG_GETCHAIN, table, parse_chain))
         if not any(kube_proxy_names.is_chain(table, chain) for chain in chains):
             return IptablesTable(table, {}, ())
-        return IptablesTable(table, chains, tuple(parse_rule(data) for data in self._dump(uapi.NFT_MSG_GETRULE, table)))
+        return IptablesTable(table, chains, tuple(self._dump(uapi.NFT_MSG_GETRULE, table, parse_rule)))
 
-    def _dump(self, kind: int, table: str) -> Iterator[memoryview]:
-        """Yields the objects of one table; the kernel filters only some dumps by table."""
+    def _dump(self, kind: int, table: str, parse: Callable[[memoryview], T]) -> list[T]:
+        """Returns the objects of one table; the kernel filters only some dumps by table."""
+
+        def parse_own(data: memoryview) -> list[T]:
+            return [parse(data)] if objects.table_of(data) == table else []
+
         try:
-            for data in self._socket.dump(kind, nfproto(self._family), objects.pack_table(table)):
-                if objects.table_of(data) == table:
-                    yield data
+            found = read_objects(self._socket, kind, nfproto(self._family), parse_own, objects.pack_table(table))
         except FileNotFoundError:
-            return
+            return []
+        return [one for ones in found for one in ones]
 
     def _remove(self, removals: Iterable[Removal]) -> None:
         transaction = Transaction(self._family, {})

@@ -8,7 +8,7 @@ from nodeagent.proxy.dataplane.kube_proxy import ipvs_messages as messages
 from nodeagent.proxy.dataplane.kube_proxy import kube_proxy_names
 from nodeagent.proxy.dataplane.kube_proxy.leftovers import Finding, LeftoverError
 from nodeagent.wire.netlink import rtnetlink
-from nodeagent.wire.netlink.socket import NetlinkSocket, read_consistently
+from nodeagent.wire.netlink.socket import NetlinkSocket, retried
 from nodeagent.wire.netlink.uapi.ip_vs import IPVS_GENL_NAME
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_GENERIC, NETLINK_ROUTE
 
@@ -52,7 +52,7 @@ class VirtualServers:
                 family = messages.family_number(netlink.ask(messages.family_request(IPVS_GENL_NAME)))
                 return tuple(messages.read_server(reply) for reply in netlink.dump(messages.servers_request(family)))
 
-        return read_consistently(read)
+        return retried(read)
 
 
 def _interface_index() -> int | None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.wire.netlink.framing import attribute, attributes, messages, nested
-from nodeagent.wire.netlink.socket import DumpInterruptedError, read_consistently
+from nodeagent.wire.netlink.socket import DumpInterruptedError, retried
 
 ATTRIBUTES = st.lists(st.tuples(st.integers(min_value=0, max_value=0x3FFF), st.binary(max_size=40)), max_size=8)
 
@@ -63,8 +63,18 @@ def test_a_datagram_with_several_messages() -> None:
 @pytest.mark.parametrize(
     ("interruptions", "succeeds"), [pytest.param(0, True), pytest.param(2, True), pytest.param(3, False)]
 )
-def test_an_interrupted_dump_is_repeated_a_few_times(interruptions: int, succeeds: bool) -> None:
-    remaining = [DumpInterruptedError(errno.EINTR, "changed")] * interruptions
+@pytest.mark.parametrize(
+    "error",
+    [
+        DumpInterruptedError(errno.EINTR, "changed"),
+        *(OSError(number, "") for number in (errno.EBUSY, errno.ENOBUFS, errno.ENOMEM, errno.EMSGSIZE)),
+    ],
+    ids=repr,
+)
+def test_what_a_busy_kernel_does_not_answer_is_asked_a_few_times(
+    interruptions: int, succeeds: bool, error: OSError
+) -> None:
+    remaining = [error] * interruptions
 
     def dump() -> str:
         if remaining:
@@ -72,7 +82,21 @@ def test_an_interrupted_dump_is_repeated_a_few_times(interruptions: int, succeed
         return "complete"
 
     if succeeds:
-        assert read_consistently(dump, attempts=3) == "complete"
+        assert retried(dump, attempts=3) == "complete"
     else:
-        with pytest.raises(DumpInterruptedError):
-            read_consistently(dump, attempts=3)
+        with pytest.raises(type(error)):
+            retried(dump, attempts=3)
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), OSError(errno.ENOENT, ""), OSError(errno.EPERM, "")], ids=repr)
+def test_a_refusal_for_another_reason_is_final(error: OSError) -> None:
+    asked = 0
+
+    def refuse() -> None:
+        nonlocal asked
+        asked += 1
+        raise error
+
+    with pytest.raises(type(error)):
+        retried(refuse)
+    assert asked == 1
