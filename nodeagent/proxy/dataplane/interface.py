@@ -13,6 +13,7 @@ import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import TypeVar
 
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.problem import Problem, Retryable
@@ -49,9 +50,11 @@ from nodeagent.proxy.dataplane.worker_thread import in_thread
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.framing import Request
 from nodeagent.wire.netlink.rtnetlink import LocalRoute
-from nodeagent.wire.netlink.socket import Failure, NetlinkSocket
+from nodeagent.wire.netlink.socket import QUICK_ATTEMPTS, Failure, NetlinkSocket, retried
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _ALREADY_THERE = {errno.EEXIST}
 _ALREADY_GONE = {errno.ESRCH, errno.ENOENT, errno.EADDRNOTAVAIL}
@@ -77,6 +80,8 @@ class ServiceInterface:
         self._programmed: Programmed | None = None
         self._node_addresses: tuple[str, ...] = ()
         self._reported = False
+        self._creating = False
+        """From the request for an interface until it is marked: what is found by its name was made by us, whatever was answered."""
         self.last_drift = PartsDrift("", "")
         """What was different when a look last found `Drift.CHANGED`."""
 
@@ -99,8 +104,7 @@ class ServiceInterface:
 
         Creates the interface, or adopts what an earlier agent made. Writes nothing if nothing differs. Raises ForeignInterfaceError.
         """
-        async with self._lock:
-            return await in_thread(lambda: self._sync(vips, node_addresses))
+        return await self._retried(lambda: self._sync(vips, node_addresses))
 
     async def apply(self, add: frozenset[str], remove: frozenset[str]) -> InterfaceReport:
         """Adds and removes some, trusting what earlier calls programmed; reads back first if one of them failed.
@@ -116,8 +120,7 @@ class ServiceInterface:
 
         Raises ForeignInterfaceError.
         """
-        async with self._lock:
-            return await in_thread(lambda: self._retain(vips))
+        return await self._retried(lambda: self._retain(vips))
 
     async def differs(self, notifications: InterfaceNotifications) -> Drift | None:
         """Returns how the interface differs from what the last call programmed; only once until the next call.
@@ -153,21 +156,23 @@ class ServiceInterface:
 
     async def read(self) -> frozenset[str]:
         """Returns the addresses that are local because of the interface, read from the kernel; empty if it does not exist."""
-        async with self._lock:
-            return await in_thread(self._read)
+        return await self._retried(self._read)
 
     async def exists(self) -> bool:
         """Returns whether an interface of this name exists."""
-        async with self._lock:
-            return await in_thread(self._exists)
+        return await self._retried(self._exists)
 
     async def remove(self) -> None:
         """Deletes the interface and the routes over ``lo``, and with them every ClusterIP. Does nothing if they do not exist.
 
         Raises ForeignInterfaceError.
         """
+        await self._retried(self._remove)
+
+    async def _retried(self, work: Callable[[], T]) -> T:
+        """Returns the result of work that begins by reading the kernel, so that it can be tried again when it is half done."""
         async with self._lock:
-            await in_thread(self._remove)
+            return await in_thread(lambda: retried(work, QUICK_ATTEMPTS))
 
     def _sync(self, vips: frozenset[str], node_addresses: tuple[str, ...]) -> InterfaceReport:
         self._programmed = None
@@ -277,11 +282,16 @@ class ServiceInterface:
 
     def _ensure_link(self, netlink: NetlinkSocket) -> tuple[rtnetlink.Link, list[Problem]]:
         """Returns the interface, up and silent; creates it if it does not exist."""
-        link = find_link(netlink, self._name) or _create_link(netlink, self._name)
-        _require_ours(netlink, link)
+        link = find_link(netlink, self._name)
+        if link is None:
+            self._creating = True
+            self._creating = _create_link(netlink, self._name)
+            link = rtnetlink.read_link(netlink.ask(rtnetlink.get_link(self._name)))
+        _require_ours(netlink, link._replace(alias=MARK) if self._creating else link)
         problems = []
         if link.alias != MARK:
             _raise_on_failure(netlink.perform([rtnetlink.set_alias(link.ifindex, MARK)]))
+        self._creating = False
         if link.generates_addresses and (
             failures := netlink.perform([rtnetlink.stop_address_generation(link.ifindex)])
         ):
@@ -336,19 +346,16 @@ class ServiceInterface:
         return shown
 
 
-def _create_link(netlink: NetlinkSocket, name: str) -> rtnetlink.Link:
-    """Creates a marked dummy, or a bridge if the kernel does not know dummies (EOPNOTSUPP, net/core/rtnetlink.c)."""
+def _create_link(netlink: NetlinkSocket, name: str) -> bool:
+    """Creates a dummy, or a bridge if the kernel does not know dummies (EOPNOTSUPP, net/core/rtnetlink.c). Returns whether it did:
+    if another process was faster, the interface may be its own."""
     failures: list[Failure] = []
     for kind in KINDS:
         failures = netlink.perform([rtnetlink.create_link(name, kind)])
         if not failures or failures[0].errno != errno.EOPNOTSUPP:
             break
     _raise_on_failure(failures, ignore=_ALREADY_THERE)
-    link = rtnetlink.read_link(netlink.ask(rtnetlink.get_link(name)))
-    if failures:
-        return link  # another process was faster, and the interface may be its own
-    _raise_on_failure(netlink.perform([rtnetlink.set_alias(link.ifindex, MARK)]))
-    return link._replace(alias=MARK)
+    return not failures
 
 
 def _require_ours(netlink: NetlinkSocket, link: rtnetlink.Link) -> None:

@@ -1,0 +1,61 @@
+"""A kernel that refuses, interrupts or loses one request in ten: the service interface ends with what it shall carry."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import pytest
+
+from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.interface import ServiceInterface
+from tests.harness.effort import SEED, examples
+from tests.harness.kernel_faults import KernelFaults
+
+pytestmark = pytest.mark.kernel
+
+T = TypeVar("T")
+VIPS = [f"10.96.0.{n}" for n in range(1, 9)] + [f"fd00:96::{n:x}" for n in range(1, 9)] + ["fd00:97::/112"]
+PASSES = 8
+
+
+class Namespace(Protocol):
+    """The fixture of conftest.py."""
+
+    def run(self, work: Callable[[], T]) -> T: ...
+
+
+async def passes(interface: ServiceInterface, chance: random.Random) -> None:
+    """As the engine does it: small changes of what is known, a comparison with the kernel after what failed."""
+    carried: frozenset[str] = frozenset()
+    known = False
+    for _ in range(PASSES):
+        wanted = frozenset(chance.sample(VIPS, chance.randrange(len(VIPS))))
+        for _ in range(20):
+            try:
+                if known:
+                    report = await interface.apply(wanted - carried, carried - wanted)
+                else:
+                    report = await interface.sync(wanted)
+            except OSError:
+                known = False
+                continue
+            if known := report.complete:
+                break
+        assert known, report
+        carried = wanted
+        assert await interface.read() == wanted
+
+
+@pytest.mark.parametrize("seed", range(examples(6)))
+def test_the_interface_ends_with_what_it_shall_carry(namespace: Namespace, seed: int) -> None:
+    """Of another name than usual it can only be known by its mark."""
+
+    async def story() -> None:
+        interface = ServiceInterface("vips", address_limits=dict.fromkeys(Family, 3))
+        await passes(interface, random.Random(seed))
+        await interface.remove()
+        assert not await interface.exists()
+
+    with KernelFaults(seed + SEED).opened():
+        namespace.run(lambda: asyncio.run(story()))
