@@ -7,7 +7,7 @@ from nodeagent.diagnosis.trace.question import Question
 from nodeagent.model.addresses import Protocol, pack_address, unpack_address
 from nodeagent.proxy.dataplane.source_ports import read_port_shortages
 from nodeagent.wire.netlink.conntrack import FlowState, client_of, dump_udp, read_flows, state_of_flow
-from nodeagent.wire.netlink.socket import DumpInterruptedError, NetlinkSocket, retried
+from nodeagent.wire.netlink.socket import NetlinkSocket, is_temporary, retried
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 
 _SETTINGS = Path("/proc/sys/net/netfilter")
@@ -29,7 +29,9 @@ def read_connections(question: Question) -> Connections:
     Raises OSError."""
     try:
         found = retried(lambda: tuple(_flows(question)))
-    except DumpInterruptedError:
+    except OSError as error:
+        if not is_temporary(error):
+            raise
         found = ()
     count, most = _number("nf_conntrack_count"), _number("nf_conntrack_max")
     crowds = read_port_shortages(question.family, question.protocol)

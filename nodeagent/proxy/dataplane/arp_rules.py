@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 
-from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed_errors
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, read_objects
 from nodeagent.proxy.dataplane.errors import DataplaneError
 from nodeagent.wire.netlink.nf_tables.expressions import Code, Verdict
 from nodeagent.wire.netlink.nf_tables.rule_reading import read_rule_expressions
@@ -14,11 +14,12 @@ from nodeagent.wire.netlink.uapi.nfnetlink import NFPROTO_ARP
 
 def stopping_arp_tables(ruleset: Ruleset) -> Iterator[str]:
     """Yields the names of ARP's tables that drop something, by a rule or by a policy. Raises DataplaneError."""
-    with typed_errors():
-        chains = [read_chain(data) for data in ruleset.dump(NFT_MSG_GETCHAIN, NFPROTO_ARP)]
-        rules = (
-            [(table_of(data), read_rule(data)) for data in ruleset.dump(NFT_MSG_GETRULE, NFPROTO_ARP)] if chains else []
-        )
+    chains = read_objects(ruleset, NFT_MSG_GETCHAIN, NFPROTO_ARP, read_chain)
+    rules = (
+        read_objects(ruleset, NFT_MSG_GETRULE, NFPROTO_ARP, lambda data: (table_of(data), read_rule(data)))
+        if chains
+        else []
+    )
     found = {chain.table: None for chain in chains if chain.policy == Code.DROP}
     for table, rule in rules:
         if any(isinstance(part, Verdict) and part.code is Code.DROP for part in read_rule_expressions(rule, {})):

@@ -49,8 +49,9 @@ _RECEIVE_BYTES = 1 << 16
 _BATCH_MESSAGES = 128
 _FIRST_PAUSE_SECONDS = 0.001
 _LAST_PAUSE_SECONDS = 0.05
-QUICK_ATTEMPTS = 5
-"""Their pauses take 15 ms in all: the event loop can wait so long."""
+_QUICK_PAUSE_SECONDS = 0.004
+"""The longest between attempts of a single request: 31 ms in all, so that the event loop can wait for them."""
+_ATTEMPTS = 10
 OUT_OF_MEMORY = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOBUFS, errno.ENOMEM})
 """Errors of a kernel that had no memory or was interrupted: what it refused with one of these was not done."""
 TEMPORARY = OUT_OF_MEMORY | {errno.EBUSY, errno.EMSGSIZE}
@@ -75,8 +76,16 @@ def is_temporary(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno in TEMPORARY
 
 
-def retried(work: Callable[[], T], attempts: int = 10, is_temporary: Callable[[Exception], bool] = is_temporary) -> T:
-    """Returns the result of `work`; repeats it with growing pauses while it raises a temporary error, and raises that at last."""
+def retried(
+    work: Callable[[], T],
+    attempts: int = _ATTEMPTS,
+    is_temporary: Callable[[Exception], bool] = is_temporary,
+    longest_pause: float = _LAST_PAUSE_SECONDS,
+) -> T:
+    """Returns the result of `work`; repeats it with growing pauses while it raises a temporary error, and raises that at last.
+
+    longest_pause: in seconds.
+    """
     pause = _FIRST_PAUSE_SECONDS
     for _ in range(attempts - 1):
         try:
@@ -85,8 +94,13 @@ def retried(work: Callable[[], T], attempts: int = 10, is_temporary: Callable[[E
             if not is_temporary(error):
                 raise
             time.sleep(pause)
-            pause = min(2 * pause, _LAST_PAUSE_SECONDS)
+            pause = min(2 * pause, longest_pause)
     return work()
+
+
+def retried_at_once(work: Callable[[], T]) -> T:
+    """Like `retried`, for a single request: it is worth no longer wait than the event loop can afford."""
+    return retried(work, longest_pause=_QUICK_PAUSE_SECONDS)
 
 
 class NetlinkSocket:
@@ -155,13 +169,13 @@ class NetlinkSocket:
         failures: list[Failure] = []
         remaining = enumerate(requests)
         while batch := dict(islice(remaining, _BATCH_MESSAGES)):
-            for attempt in range(1, QUICK_ATTEMPTS + 1):
+            for left in reversed(range(_ATTEMPTS)):
                 found = list(self._perform_batch(batch))
                 batch = {each.position: batch[each.position] for each in found if each.errno in OUT_OF_MEMORY}
-                failures += [each for each in found if each.position not in batch or attempt == QUICK_ATTEMPTS]
+                failures += [each for each in found if each.position not in batch or not left]
                 if not batch:
                     break
-                time.sleep(_FIRST_PAUSE_SECONDS * attempt)
+                time.sleep(_FIRST_PAUSE_SECONDS)
         return sorted(failures)
 
     def _perform_batch(self, numbered: Mapping[int, Request]) -> Iterator[Failure]:
@@ -174,7 +188,7 @@ class NetlinkSocket:
         ]
         kind, flags, body = requests[-1]
         parts.append(packed_message(kind, flags | NLM_F_REQUEST | NLM_F_ACK, last, body))
-        retried(lambda: self.send(b"".join(parts)), QUICK_ATTEMPTS)
+        retried_at_once(lambda: self.send(b"".join(parts)))
         for answer in self.acknowledgements(first, last):
             code = errno_of(answer)
             if code:
@@ -186,7 +200,7 @@ class NetlinkSocket:
 
         Raises OSError if the kernel refuses (ENODEV, ENOENT, …).
         """
-        return retried(lambda: self._ask(request), QUICK_ATTEMPTS)
+        return retried_at_once(lambda: self._ask(request))
 
     def _ask(self, request: Request) -> memoryview:
         seq = self._send_request(request, 0)

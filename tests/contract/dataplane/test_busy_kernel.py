@@ -1,4 +1,5 @@
-"""A kernel that refuses, interrupts or loses one request in ten: the service interface ends with what it shall carry."""
+"""A kernel that refuses, interrupts or loses one request in ten: the service interface ends with what it shall carry, and what is read
+is complete."""
 
 import asyncio
 import random
@@ -8,6 +9,10 @@ from typing import Protocol, TypeVar
 import pytest
 
 from nodeagent.model.addresses import Family
+from nodeagent.model.addresses import Protocol as IpProtocol
+from nodeagent.model.frontend import Frontend, FrontendKind, Route
+from nodeagent.model.names import ObjectKey, ServicePortName
+from nodeagent.proxy.dataplane.conntrack_flows import tracked_flows
 from nodeagent.proxy.dataplane.interface import ServiceInterface
 from tests.harness.effort import SEED, examples
 from tests.harness.kernel_faults import KernelFaults
@@ -23,6 +28,8 @@ class Namespace(Protocol):
     """The fixture of conftest.py."""
 
     def run(self, work: Callable[[], T]) -> T: ...
+
+    def shell(self, command: str) -> str: ...
 
 
 async def passes(interface: ServiceInterface, chance: random.Random) -> None:
@@ -59,3 +66,19 @@ def test_the_interface_ends_with_what_it_shall_carry(namespace: Namespace, seed:
 
     with KernelFaults(seed + SEED).opened():
         namespace.run(lambda: asyncio.run(story()))
+
+
+def test_the_flows_of_a_service_are_counted(namespace: Namespace) -> None:
+    name = ServicePortName(ObjectKey("kube-system", "dns"), "dns", IpProtocol.UDP)
+    frontend = Frontend(FrontendKind.CLUSTER_IP, Family.IPV4, "10.96.0.1", IpProtocol.UDP, 53, name, Route(()))
+    for port in (1001, 1002):
+        namespace.shell(
+            f"conntrack -I -p udp -s 10.0.0.1 -d 10.96.0.1 --sport {port} --dport 53"
+            f" -r 10.244.0.6 -q 10.0.0.1 --reply-port-src 5353 --reply-port-dst {port} -t 100"
+        )
+    faults = KernelFaults(SEED)
+    with faults.opened():
+        for _ in range(examples(50)):
+            found = namespace.run(lambda: tracked_flows(Family.IPV4, [frontend]))
+            assert found == {"10.244.0.6:5353": 2}
+    assert faults.counts, "else nothing is shown"

@@ -28,7 +28,6 @@ from nodeagent.wire.netlink.nf_tables.batch import entry_at, request
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import read_generation
 from nodeagent.wire.netlink.socket import (
     OUT_OF_MEMORY,
-    QUICK_ATTEMPTS,
     REPLY_SECONDS,
     DumpInterruptedError,
     NetlinkSocket,
@@ -36,6 +35,7 @@ from nodeagent.wire.netlink.socket import (
     is_temporary,
     offset_at_fault,
     retried,
+    retried_at_once,
 )
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER, NLMSG_ERROR
 from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_DELSETELEM, NFT_MSG_GETGEN
@@ -128,7 +128,7 @@ class Ruleset:
         with self._lock:
             generation = None if known is None else self.steps.follow(known)
             with typed_errors():
-                echoes = retried(lambda: self._commit(transaction, generation), QUICK_ATTEMPTS)
+                echoes = retried_at_once(lambda: self._commit(transaction, generation))
             # A transaction without effect makes no generation.
             if generation is not None and self._ask_generation() != generation:
                 self.steps.add(generation)
