@@ -17,6 +17,7 @@ from nodeagent.names.upstream.node_resolvers import FixedResolvers, Resolvers
 from nodeagent.names.upstream.resolve import Upstream
 from nodeagent.names.upstream.stub_zones import StubZones
 from nodeagent.names.upstream.upstream_address import Server
+from tests.harness.effort import SEED
 from tests.unit.proxy.engine.virtual_time import run_in_virtual_time
 
 ONE, TWO, THREE = Server("192.0.2.1"), Server("192.0.2.2"), Server("192.0.2.3", 5353)
@@ -70,14 +71,42 @@ def refused(asked: dns.message.Message, stream: bool) -> Packets:
     raise ConnectionRefusedError(111, "refused")
 
 
+def poisoned(asked: dns.message.Message) -> dns.message.Message:
+    return response(asked, [f"{asked.question[0].name} 300 IN A 192.0.2.66"])
+
+
+def with_another_id(asked: dns.message.Message) -> bytes:
+    lie = poisoned(asked)
+    lie.id ^= 1
+    return lie.to_wire()
+
+
+def of_another_name(asked: dns.message.Message) -> bytes:
+    other = query("www.example.net.")
+    other.id = asked.id
+    return poisoned(other).to_wire()
+
+
+LIES: tuple[Callable[[dns.message.Message], bytes], ...] = (
+    with_another_id,
+    of_another_name,
+    lambda asked: poisoned(asked).to_wire()[:-2],
+    lambda _: b"\xff" * 40,
+)
+"""Answers to a query that must not be believed; all are faster than the server."""
+
+
 class Script:
     """A `Transport`. seen: time, server, query, whether by TCP. Behaviours may be changed while it is in use.
 
     Probes for a name of our own are answered at once by servers that answer at all, and not noted, unless `probed` says otherwise;
     with `answers_probes` off they are questions like others.
+    lies: the share of queries by UDP to which one of LIES comes first.
     """
 
-    def __init__(self, **behaviours: Behaviour) -> None:
+    def __init__(self, *, lies: float = 0.1, **behaviours: Behaviour) -> None:
+        self._lies = lies
+        self._chance = random.Random(SEED)
         self.behaviours = {{"one": ONE, "two": TWO, "three": THREE}[name]: b for name, b in behaviours.items()}
         self.seen: list[tuple[float, Server, dns.message.Message, bool]] = []
         self.probes: list[tuple[float, Server, bytes]] = []
@@ -103,7 +132,10 @@ class Script:
                 return
         else:
             self.seen.append((began, server, message, stream))
-        for after, reply in behaviour(message, stream):
+        packets = behaviour(message, stream)
+        if packets and not stream and self._chance.random() < self._lies:
+            yield self._chance.choice(LIES)(message)
+        for after, reply in packets:
             await asyncio.sleep(began + after - loop.time())
             yield reply
         await asyncio.Event().wait()

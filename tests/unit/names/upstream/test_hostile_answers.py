@@ -102,7 +102,7 @@ def test_guessing_at_the_id_ends_with_tcp(number: int, ways: list[str]) -> None:
         assert texts(await scene.ask()) == [WWW]
         assert [how for _, _, how in scene.script.asked()] == ways
 
-    play(Script(one=one_then_true(FORGED["another-id"], number)), scenario)
+    play(Script(lies=0.0, one=one_then_true(FORGED["another-id"], number)), scenario)
 
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
