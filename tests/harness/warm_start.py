@@ -1,21 +1,30 @@
 """The commands of `nodeagent` as forks, for tests in which the start itself is not the point."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from nodeagent.lab.net import warm_launcher
 from nodeagent.lab.net.fork_server import Fork
 from nodeagent.lab.net.member import ACTOR
 from nodeagent.lab.net.warm_launcher import modules_of
+from tests.harness import busy_start
 
 AGENT = warm_launcher.NODEAGENT
 COMMANDS = ("run", "show", "trace", "check", "cleanup", "config", "apiserver", "lab")
-MODULES = (ACTOR, *modules_of(*COMMANDS), "nodeagent.lab.supervisor")
+MODULES = (ACTOR, *modules_of(*COMMANDS), "nodeagent.lab.supervisor", "tests.harness.busy_start")
 """What a fork server needs to have imported for worlds, for these commands, and for labs."""
 
 
 class WarmLauncher(warm_launcher.WarmLauncher):
-    """Forks what begins with AGENT; other programs are started as usual."""
+    """Forks what begins with AGENT; other programs are started as usual.
+
+    seeds: of the kernel faults of each fork, one after the other; None: of the next forks no request fails by chance.
+    """
+
+    seeds: Iterator[int] | None = None
+
+    def entry(self) -> tuple[str, ...]:
+        return super().entry() if self.seeds is None else (busy_start.ENTRY, str(next(self.seeds)))
 
     def on_terminal(self, namespace: str, arguments: Sequence[str], terminal: int) -> Fork:
         """A command of `nodeagent` that goes on, with a terminal as all its streams."""

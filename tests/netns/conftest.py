@@ -3,12 +3,15 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
+from itertools import count
+from zlib import crc32
 
 import pytest
 
 from nodeagent.lab.net.topology import POD_BRIDGE, standard_topology
 from nodeagent.lab.net.world import World
 from tests.harness.cluster import Cluster
+from tests.harness.effort import SEED
 from tests.harness.warm_start import WarmLauncher
 
 
@@ -52,3 +55,16 @@ def cluster(
     """A standard world with a directory of manifests, for the tests of a module; no agent runs yet."""
     with new_world(standard_topology(pod_bridge=pod_bridge)) as world:
         yield Cluster(world, tmp_path_factory.mktemp("manifests"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def busy_kernel(request: pytest.FixtureRequest, warm_launcher: WarmLauncher) -> Iterator[None]:
+    """In modules marked `busy_kernel` one in ten of the requests that agents and commands make to the kernel fails."""
+    if request.node.get_closest_marker("busy_kernel") is None:
+        yield
+        return
+    seed = crc32(request.node.nodeid.encode()) + SEED
+    warm_launcher.seeds = count(seed)
+    yield
+    warm_launcher.seeds = None
+    print(f"kernel faults of seeds from {seed}")

@@ -20,6 +20,8 @@ from tests.harness.stopwatch import Change, Stopwatch, allowed
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = (Protocol.TCP, Protocol.UDP)
+pytestmark = pytest.mark.busy_kernel
+
 DAEMON_PORT = 9999
 SOON = 1.0
 """Seconds from a change on disk to the packets that follow it; a tenth is usual."""

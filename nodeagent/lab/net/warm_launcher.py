@@ -46,6 +46,10 @@ class WarmLauncher(Launcher):
     def __init__(self, fork_server: ForkServer) -> None:
         self.fork_server = fork_server
 
+    def entry(self) -> tuple[str, ...]:
+        """Returns the function that a fork calls, and its arguments before the descriptors."""
+        return (f"{__name__}:carry_out",)
+
     def start(self, namespace: str, argv: Sequence[str], environment: Mapping[str, str], output: int) -> Running:
         if tuple(argv[: len(NODEAGENT)]) != NODEAGENT:
             return super().start(namespace, argv, environment, output)
@@ -106,7 +110,8 @@ class WarmLauncher(Launcher):
             json.dump(description, order)
             order.flush()
             os.lseek(order.fileno(), 0, os.SEEK_SET)
-            return self.fork_server.fork(f"{__name__}:carry_out", (), (order.fileno(), here.fileno(), *streams))
+            function, *given = self.entry()
+            return self.fork_server.fork(function, given, (order.fileno(), here.fileno(), *streams))
 
 
 def carry_out(order: int, creators_network: int, *streams: int) -> None:
