@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import click
@@ -35,7 +36,7 @@ SOURCE_FILE = re.compile(
     r"(?<![\w/-])(?:nodeagent|tests|docs)/[\w./-]*\w\.(?:py|md|yaml|json)|[a-z_]+(?:/[a-z_]+)*\.py"
 )
 INVOCATION = re.compile(r"\bnodeagent((?: +(?!…)[\w./,:=*\[\]{}|<>-]+)*)")
-TYPED = re.compile(r"(?:[$#] )?(?:\.venv/bin/)?nodeagent ")
+TYPED = re.compile(r"(?:\.venv/bin/)?nodeagent ")
 OPTION = re.compile(r"(?<![\w-])(--?[a-z][a-z0-9-]*)")
 SEMANTICS = ROOT / "docs" / "semantics.md"
 CITATION = re.compile(r"docs/semantics\.md((?:(?:,? and|,)?\s§?\d+(?:-\d+)?)+)(?!\d)")
@@ -58,8 +59,8 @@ def anchors(text: str) -> set[str]:
 
 
 def code_of(text: str) -> Iterator[str]:
-    """Everything set as code: spans, and lines of indented blocks."""
-    text = FENCE.sub("", text)
+    """Everything set as code: spans, and lines of indented blocks and of commands."""
+    text = FENCE.sub(lambda block: indent(block[2], "    ") if block[1] == "bash" else "", text)
     for line in text.splitlines():
         if line.startswith("    "):
             yield line.strip()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tarfile
@@ -12,16 +11,15 @@ from pathlib import Path
 import pytest
 
 from nodeagent import __version__
+from tests.harness.documented_commands import run_by
 from tests.harness.kubernetes import images, kube_proxy
 from tests.harness.kubernetes.cluster import CONTROL, Cluster
 from tests.harness.kubernetes.release import Release
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "docs" / "replace-kube-proxy.md"
 ARCHIVE = ROOT / "dist" / f"nodeagent-{__version__}-amd64.tar"
 LOAD = Path(__file__).with_name("load.py")
 ECHO = Path(__file__).with_name("echo.yaml").read_text()
-BLOCK = re.compile(r"(?:^ {4}.*\n)+", re.MULTILINE)
 COMMAND_SECONDS = 900
 SERVICE = ("10.96.0.50", 80)
 NODE_PORTS = (("192.168.0.11", 30080), ("192.168.0.12", 30080))
@@ -36,11 +34,8 @@ pytestmark = [
 
 def blocks() -> list[tuple[str, bool]]:
     """The commands of each block of the tutorial, and whether they are for each node."""
-    text = DOCUMENT.read_text()
-    return [
-        ("".join(line[4:] for line in found[0].splitlines(keepends=True)), "ctr " in found[0])
-        for found in BLOCK.finditer(text)
-    ]
+    found = run_by("tests/takeover/test_tutorial.py", "docs/replace-kube-proxy.md")
+    return [(block.commands, "ctr " in block.commands) for block in found]
 
 
 def agnhost_of(archive: Path) -> str:

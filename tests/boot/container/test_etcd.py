@@ -2,11 +2,11 @@
 
 import re
 import textwrap
-from pathlib import Path
+
+from tests.harness.documented_commands import run_by
 
 from .conftest import Node
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "apiserver.md"
 ETCD, APISERVER = "etcd.service", "nodeagent-apiserver.service"
 ADDRESS = "127.0.0.1"
 DEADLINE_SECONDS = 120.0
@@ -26,10 +26,8 @@ READY = textwrap.dedent(
 
 def commands() -> str:
     """The block of the documentation, for one machine instead of three."""
-    (block,) = re.findall(
-        r"```sh\n(.*?systemctl enable --now etcd nodeagent-apiserver\n)```", DOCUMENT.read_text(), re.DOTALL
-    )
-    alone = re.sub(r",b=http://\S+", "", block).replace("192.0.2.1", ADDRESS)
+    (block,) = run_by("tests/boot/container/test_etcd.py", "docs/apiserver.md")
+    alone = re.sub(r",b=http://\S+", "", block.commands).replace("192.0.2.1", ADDRESS)
     assert "b=" not in alone
     return alone
 

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from nodeagent import __version__
-from tests.harness.source_tree import ROOT
+from tests.harness.documented_commands import run_by
 from tests.harness.tagged_clone import MAINTAINER, clone, clone_of
 
 RELEASES = ("deb12", "deb13", "ubuntu24.04", "ubuntu26.04")
@@ -84,12 +84,9 @@ def test_twice_is_the_same(released: Path, tmp_path_factory: pytest.TempPathFact
 
 
 def test_the_signature_is_good_and_a_changed_file_is_noticed(released: Path, keyring: dict[str, str]) -> None:
-    text = (ROOT / "docs" / "install.md").read_text()
-    typed = text.partition("<!-- run by tests/boot/release/")[2].partition("\n\n")[2].partition("\n\n")[0]
-    commands = [line.strip() for line in typed.splitlines()]
-    assert [command.split()[0] for command in commands] == ["gpg", "sha256sum"]
-    for command in commands:
-        assert subprocess.run(command.split(), cwd=released, env=keyring, check=False).returncode == 0, command
+    (block,) = run_by("tests/boot/release/test_whole_release.py", "docs/install.md")
+    assert [command.split()[0] for command in block.commands.splitlines()] == ["gpg", "sha256sum"]
+    subprocess.run(["bash", "-e"], input=block.commands, cwd=released, env=keyring, text=True, check=True)
     listed = {line.split()[1] for line in (released / "SHA256SUMS").read_text().splitlines()}
     assert listed == {path.name for path in released.iterdir()} - {"SHA256SUMS", SIGNATURE}
 

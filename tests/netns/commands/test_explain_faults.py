@@ -24,6 +24,7 @@ from nodeagent.model.objects import (
     ServiceStatus,
 )
 from tests.harness.cluster import NODE, TARGET_PORT, UNTHROTTLED, Cluster
+from tests.harness.documented_commands import ROOT, run_by
 from tests.harness.objects import make_endpoint, make_service, make_slice, service_port
 from tests.harness.warm_start import WarmLauncher
 from tests.netns.commands.following import PATIENCE, Told, wait_for
@@ -343,7 +344,6 @@ def test_top_has_the_service_that_gets_connections_first(told: Told) -> None:
     assert {row["rate"] for row in rows[1:]} == {0.0}
 
 
-TROUBLESHOOTING = Path(__file__).parents[3] / "docs" / "troubleshooting.md"
 DOCUMENTED = {
     "cart": "selector",
     "api": "port-name",
@@ -356,9 +356,8 @@ DOCUMENTED = {
 
 def documented() -> list[tuple[list[str], str]]:
     """Each command of the document, and how the first line that it prints begins."""
-    lines = [line.strip() for line in TROUBLESHOOTING.read_text().splitlines() if line.startswith("    ")]
-    starts = [number for number, line in enumerate(lines) if line.startswith("$ nodeagent ")]
-    return [(lines[number].split()[2:], lines[number + 1]) for number in starts]
+    blocks = run_by("tests/netns/commands/test_explain_faults.py", "docs/troubleshooting.md")
+    return [(block.commands.split()[1:], block.shown[0]) for block in blocks]
 
 
 @pytest.fixture(scope="module")
@@ -392,7 +391,7 @@ def test_the_document_has_every_fault_that_it_can_have() -> None:
 def test_the_commands_of_the_document_say_what_it_says(troubled: Told, arguments: list[str], begins: str) -> None:
     """They end with 0 exactly when that is good news. The agent is found at its socket here, where more than one may be."""
     own = ("--socket", str(troubled.socket)) if arguments[0] != "plan" else ("--node-name", NODE)
-    root = str(TROUBLESHOOTING.parents[1])
+    root = str(ROOT)
     found = ""
 
     def said() -> bool:

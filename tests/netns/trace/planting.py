@@ -4,12 +4,12 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol, endpoint_text, family_of
 from nodeagent.model.objects import ServiceSpec
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
+from tests.harness.documented_commands import run_by
 from tests.harness.objects import make_service, make_slices, service_port
 from tests.harness.warm_start import AGENT
 
@@ -24,7 +24,6 @@ SILENCE_SECONDS = 0.4
 DROP, PASS = 2, 0
 """TC_ACT_SHOT and TC_ACT_OK."""
 PATIENCE_SECONDS = 60.0
-TROUBLESHOOTING = Path(__file__).parents[3] / "docs" / "troubleshooting.md"
 PORTS = (service_port(80, name="http"), service_port(80, Protocol.UDP, name="dns"))
 
 
@@ -191,10 +190,9 @@ def check_line(world: World) -> str:
     return verdict
 
 
-def documented(*, of_bridges: bool = False) -> list[tuple[list[str], str]]:
-    """The commands for root in docs/troubleshooting.md, and how the first line that each prints begins: those about pods on a
+def documented(document: str, *, of_bridges: bool = False) -> list[tuple[list[str], str]]:
+    """The traces of this document, and how the first line that each prints begins: those about pods on a
     bridge, or all others."""
-    lines = [line.strip() for line in TROUBLESHOOTING.read_text().splitlines() if line.startswith("    ")]
-    starts = [number for number, line in enumerate(lines) if line.startswith("# nodeagent trace ")]
-    told = [(lines[number].split()[2:], lines[number + 1].partition("…")[0]) for number in starts]
+    blocks = run_by("tests/netns/trace/test_planted_faults.py", document)
+    told = [(block.commands.split()[1:], block.shown[0].partition("…")[0]) for block in blocks]
     return [(arguments, begins) for arguments, begins in told if ("the bridge" in begins) is of_bridges]

@@ -172,7 +172,7 @@ def test_a_port_need_give_nothing_back_where_the_rules_do_not_see_bridged_packet
         assert first_line(world, *ALONE[tables])[1] == 0
 
 
-@pytest.mark.parametrize(("arguments", "begins"), documented(of_bridges=True))
+@pytest.mark.parametrize(("arguments", "begins"), documented("docs/troubleshooting.md", of_bridges=True))
 def test_the_document_says_what_a_trace_says(bridged: Cluster, arguments: list[str], begins: str) -> None:
     off = "bridge link set dev web-0 hairpin off" if "hairpin" in begins else f"sysctl -qw {SETTINGS['iptables']}=0"
     on = f"bridge link set dev web-0 hairpin on; sysctl -qw {SETTINGS['iptables']}=1"

@@ -171,7 +171,9 @@ def test_the_first_line_of_a_trace_names_the_cause(
     finds_nothing()
 
 
-@pytest.mark.parametrize(("arguments", "begins"), documented(), ids=lambda value: str(value)[-40:])
+@pytest.mark.parametrize(
+    ("arguments", "begins"), documented("docs/troubleshooting.md"), ids=lambda value: str(value)[-40:]
+)
 def test_the_document_says_what_a_trace_says(node: Cluster, arguments: list[str], begins: str) -> None:
     found: list[Any] = [fault.values[0] for fault in FAULTS if str(fault.values[2]) in begins]
     (plant,) = found
