@@ -67,6 +67,8 @@ if wanted site; then
     archive "$output/nodeagent-site-$version.tar.gz" "$work/site" .
 fi
 
+"$PYTHON" deploy/release/provenance.py "$output" "$version" "$tagged" >"$work/provenance"
+mv "$work/provenance" "$output/nodeagent-$version.provenance.json"
 (cd "$output" && find . -type f ! -name 'SHA256SUMS*' -printf '%P\n' | LC_ALL=C sort | xargs sha256sum >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)
 if [ -n "${KEY:-}" ]; then
     gpg --batch --yes --local-user "$KEY" --armor --detach-sign "$output/SHA256SUMS"

@@ -1,7 +1,9 @@
 """`make release` refuses what is not exactly a tag, in one line; and what a release says of itself comes from the changelog."""
 
 import importlib.util
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +44,37 @@ def test_a_tagged_tree_is_released(tree: Path) -> None:
     assert made >= {"RELEASE_NOTES.md", "SHA256SUMS", f"nodeagent-{__version__}.cdx.json"}
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=tree / "dist" / "out", check=True)
     assert "Serves ClusterIPs" in (tree / "dist" / "out" / "RELEASE_NOTES.md").read_text()
+
+
+def test_it_says_of_what_and_how_it_was_made(tree: Path) -> None:
+    release(tree)
+    made = tree / "dist" / "out"
+    said = json.loads((made / f"nodeagent-{__version__}.provenance.json").read_text())
+    assert (said["_type"], said["predicateType"]) == (
+        "https://in-toto.io/Statement/v1",
+        "https://slsa.dev/provenance/v1",
+    )
+    sums = {name: digest for digest, name in map(str.split, (made / "SHA256SUMS").read_text().splitlines())}
+    assert sums.pop(f"nodeagent-{__version__}.provenance.json")
+    assert {one["name"]: one["digest"]["sha256"] for one in said["subject"]} == sums
+    definition = said["predicate"]["buildDefinition"]
+    assert definition["externalParameters"] == {"command": f"make release VERSION={__version__}", "tag": TAG}
+    source, *used = definition["resolvedDependencies"]
+    assert source["digest"]["gitCommit"] == git(tree, "rev-parse", f"{TAG}^{{commit}}").strip()
+    hashes = {one["uri"]: one["annotations"]["files"]["sha256"] for one in used if "uri" in one}
+    locked = [
+        (line[0], line[1])
+        for name in ("runtime", "build", "development")
+        for line in re.findall(
+            r"^([\w.-]+==\S+)|--hash=sha256:(\w+)", (tree / f"requirements/{name}.txt").read_text(), re.MULTILINE
+        )
+    ]
+    release_of = ""
+    for name, digest in locked:
+        release_of = f"pkg:pypi/{name.replace('==', '@')}" if name else release_of
+        assert not digest or digest in hashes[release_of]
+    assert len(hashes) > 90
+    assert said["predicate"]["runDetails"]["builder"]["id"].startswith("https://")
 
 
 @pytest.mark.parametrize("kind", ["changed", "added"])

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,6 +19,7 @@ from tests.harness.tagged_clone import MAINTAINER, clone, clone_of
 RELEASES = ("deb12", "deb13", "ubuntu24.04", "ubuntu26.04")
 ARCHITECTURES = ("amd64", "arm64")
 PACKAGES = [f"nodeagent_{__version__}-1~{release}_{which}.deb" for release in RELEASES for which in ARCHITECTURES]
+HERE = "tests/boot/release/test_whole_release.py"
 SIGNATURE = "SHA256SUMS.asc"
 
 
@@ -66,6 +68,7 @@ def test_everything_is_there(released: Path) -> None:
         *(f"nodeagent-{__version__}{part}.tar" for part in ("", "-amd64", "-arm64")),
         *(f"nodeagent-{__version__}-image-{which}.cdx.json" for which in ARCHITECTURES),
         f"nodeagent-{__version__}.cdx.json",
+        f"nodeagent-{__version__}.provenance.json",
         f"nodeagent-{__version__}-py3-none-any.whl",
         f"nodeagent-{__version__}.tar.gz",
         f"nodeagent-chart-{__version__}.tgz",
@@ -83,10 +86,20 @@ def test_twice_is_the_same(released: Path, tmp_path_factory: pytest.TempPathFact
     assert sums(again) == sums(released)
 
 
-def test_the_signature_is_good_and_a_changed_file_is_noticed(released: Path, keyring: dict[str, str]) -> None:
-    (block,) = run_by("tests/boot/release/test_whole_release.py", "docs/install.md")
-    assert [command.split()[0] for command in block.commands.splitlines()] == ["gpg", "sha256sum"]
-    subprocess.run(["bash", "-e"], input=block.commands, cwd=released, env=keyring, text=True, check=True)
+def test_the_signature_is_good_and_a_changed_file_is_noticed(
+    released: Path, keyring: dict[str, str], tmp_path: Path
+) -> None:
+    commands = "set -o pipefail\n" + "".join(block.commands for block in run_by(HERE, "docs/install.md"))
+    check = partial(subprocess.run, ["bash", "-e"], input=commands, env=keyring, text=True, capture_output=True)
+    good = check(cwd=released)
+    files = len(list(released.iterdir()))
+    assert (good.returncode, good.stdout.count(": OK\n")) == (0, files - 2 + files - 3)
+    for changed in ("RELEASE_NOTES.md", "SHA256SUMS", f"nodeagent-{__version__}.provenance.json"):
+        some = tmp_path / changed
+        some.mkdir()
+        for name in ("RELEASE_NOTES.md", "SHA256SUMS", SIGNATURE, f"nodeagent-{__version__}.provenance.json"):
+            (some / name).write_text((released / name).read_text() + ("\n" if name == changed else ""))
+        assert check(cwd=some).returncode != 0
     listed = {line.split()[1] for line in (released / "SHA256SUMS").read_text().splitlines()}
     assert listed == {path.name for path in released.iterdir()} - {"SHA256SUMS", SIGNATURE}
 
