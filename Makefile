@@ -337,7 +337,7 @@ boot-packages: setup $(VENV)/.installed
 		systemd/packaging/build_deb.sh build/boot $$revision $$release || exit 1; done; done
 
 # A release of a throw-away clone with a tag and a key of its own, twice: the bytes must be the same.
-boot-release: SYSTEM_PACKAGES += $(DEB_PACKAGES) mmdebstrap gnupg lintian
+boot-release: SYSTEM_PACKAGES += $(DEB_PACKAGES) mmdebstrap gnupg lintian pipx sudo
 boot-release: setup $(VENV)/.installed
 	$(BOOT) tests/boot/release
 
