@@ -62,7 +62,7 @@ help:
 	@echo "make site    dist/site/VERSION, the documentation as pages that need no server and no network"
 	@echo "make release VERSION=X  dist/X: packages for two Debians and two Ubuntus, images, wheel, site, sums, from the tag vX;"
 	@echo "                KEY=K signs with that GnuPG key (root)"
-	@echo "make unit-on RELEASE=trixie  the unit tests with Python 3.13 of Debian 13; RELEASE=forky: with 3.14 (root)"
+	@echo "make unit-on RELEASE=trixie  the unit tests with Python 3.13 of Debian 13; RELEASE=forky: with 3.14, noble: 3.12 (root)"
 	@echo "make lock    requirements/*.txt again, with the newest releases that pyproject.toml admits"
 	@echo "make audit   ask PyPI whether a hole is known in a locked release, or with OSV=URL what has the API of osv.dev"
 	@echo "make clean   remove what these commands made in this directory"
@@ -240,7 +240,7 @@ release: SYSTEM_PACKAGES += $(DEB_PACKAGES) mmdebstrap gnupg
 release: setup $(VENV)/.installed
 	$(SUDO) env KEY=$(KEY) deploy/release/release.sh "$(VERSION)"
 
-# Python 3.13 of trixie, 3.14 of forky.
+# Python 3.12 of Ubuntu 24.04 (noble), 3.13 of trixie, 3.14 of forky.
 RELEASE := trixie
 unit-on: SYSTEM_PACKAGES += mmdebstrap
 unit-on: setup $(VENV)/.installed

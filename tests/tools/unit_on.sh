@@ -1,23 +1,21 @@
 #!/usr/bin/env bash
-# Runs tests with the Python of another release of Debian, as root: tests/tools/unit_on.sh RELEASE [pytest's arguments …]
+# Runs tests with the Python of another release of Debian or Ubuntu, as root: tests/tools/unit_on.sh RELEASE [pytest's arguments …]
 #
-# RELEASE: trixie has Python 3.13, forky 3.14. Nothing of it is installed here: its tree and the locked libraries for its Python are kept below
-# .tools/python. The tests see this checkout below /src; what they write is in memory and gone afterwards.
+# RELEASE: noble has Python 3.12, trixie 3.13, forky 3.14. Nothing of it is installed here: its tree and the locked libraries for its
+# Python are kept below .tools/python. The tests see this checkout below /src; what they write is in memory and gone afterwards.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-release=${1:?Debian release}
+release=${1:?release}
 shift
 tools=${TOOLS:-.tools/python}
 tree=$tools/$release
-mirror=$(awk '/^(URIs:|deb )/ { for (i = 2; i <= NF; i++) if ($i ~ /^https?:/) { print $i; exit } }' \
-    /etc/apt/sources.list /etc/apt/sources.list.d/debian.* 2>/dev/null || true)
 
 if [ ! -d "$tree" ]; then
     mkdir -p "$tools"
     # What a mirror has of a release that is not stable may be some weeks old, past the date that its list of files has.
     mmdebstrap --quiet --mode=root --variant=minbase --aptopt='Acquire::Languages "none"' --aptopt='Acquire::Check-Valid-Until "false"' \
         --include=python3,python3-dev,ca-certificates,git,iproute2,nftables,openssl,procps,man-db,groff-base,conntrack,iptables,tzdata \
-        "$release" "$tree.new" "deb ${mirror:-http://deb.debian.org/debian} $release main"
+        "$release" "$tree.new" "$(tests/tools/archive_of.sh "$release")"
     mv "$tree.new" "$tree"
 fi
 minor=$(chroot "$tree" python3 -c 'import sys; print(sys.version_info.minor)')

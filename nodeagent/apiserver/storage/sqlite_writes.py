@@ -39,10 +39,10 @@ def compact(connection: sqlite3.Connection, floor: int) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute(
-            "DELETE FROM revision WHERE number <= ?1 AND (deleted = 1 OR EXISTS ("
+            "DELETE FROM revision WHERE number <= :floor AND (deleted = 1 OR EXISTS ("
             " SELECT 1 FROM revision AS later WHERE later.collection = revision.collection"
-            " AND later.path = revision.path AND later.number > revision.number AND later.number <= ?1))",
-            (floor,),
+            " AND later.path = revision.path AND later.number > revision.number AND later.number <= :floor))",
+            {"floor": floor},
         )
         connection.execute("UPDATE fact SET value = max(value, ?) WHERE name = 'floor'", (floor,))
         connection.execute("COMMIT")

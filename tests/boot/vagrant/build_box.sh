@@ -16,14 +16,12 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$target"
 root=$work/root
 
-mirror=$(awk '/^(URIs:|deb )/ { for (i = 2; i <= NF; i++) if ($i ~ /^https?:/) { print $i; exit } }' \
-    /etc/apt/sources.list /etc/apt/sources.list.d/debian.* 2>/dev/null || true)
 mmdebstrap --quiet --mode=root --variant=minbase --aptopt='Acquire::Languages "none"' \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' \
     --include=systemd-sysv,dbus,udev,kmod,init-system-helpers,iproute2,iputils-ping,procps,openssh-server,sudo,python3 \
     --include=openssl,nftables,conntrack \
-    bookworm "$root" "deb ${mirror:-http://deb.debian.org/debian} bookworm main"
+    bookworm "$root" "$("$here/../../tools/archive_of.sh" bookworm)"
 mkdir "$work/modules"
 debugfs -R "rdump / $work/modules" "$kernel/modules.img" 2>/dev/null
 mkdir -p "$root/usr/lib/modules"

@@ -13,13 +13,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$target"
 
-mirror=$(awk '/^(URIs:|deb )/ { for (i = 2; i <= NF; i++) if ($i ~ /^https?:/) { print $i; exit } }' \
-    /etc/apt/sources.list /etc/apt/sources.list.d/debian.* 2>/dev/null || true)
 mmdebstrap --quiet --mode=root --variant=minbase --aptopt='Acquire::Languages "none"' \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' \
     --include=kmod,nftables,iproute2,iputils-ping,conntrack,iptables,ipset,ipvsadm,procps,python3,python3-venv \
-    bookworm "$work/root" "deb ${mirror:-http://deb.debian.org/debian} bookworm main"
+    bookworm "$work/root" "$("$here/../../tools/archive_of.sh" bookworm)"
 
 # The wheels are fetched out here, with this machine's settings for pip; in there is no network.
 /usr/bin/python3 -m venv "$work/venv"
