@@ -23,7 +23,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image boot-neighbours neighbours conformance conformance-api test-clusters lint unit kernel laws times worlds history soak reliability storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names bench-commands wheel deb image site release unit-on boot-release lock audit clean
+.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-ubuntu boot-images boot-image boot-neighbours neighbours conformance conformance-api test-clusters lint unit kernel laws times worlds history soak reliability storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names bench-commands wheel deb image site release unit-on boot-release lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -287,7 +287,7 @@ conformance-api: setup $(VENV)/.installed
 	$(SUDO) env KUBERNETES=$(KUBERNETES) KEEP=$(KEEP) PYTHONPATH=. $(BIN)/python -m tests.conformance.api
 	$(SUDO) env KUBERNETES=$(KUBERNETES) $(BIN)/pytest tests/conformance/api
 
-BOOTING := boot-image boot-release boot-neighbours neighbours boot-containers boot-kernels boot-oldest-kernel boot-page test-boot-short
+BOOTING := boot-ubuntu boot-image boot-release boot-neighbours neighbours boot-containers boot-kernels boot-oldest-kernel boot-page test-boot-short
 $(BOOTING): SYSTEM_PACKAGES += $(BOOT_PACKAGES)
 test-boot boot-images boot-cluster: SYSTEM_PACKAGES += $(BOOT_PACKAGES) $(VAGRANT_PACKAGES)
 test-boot: setup $(VENV)/.installed $(TEST_TOOLS)
@@ -304,6 +304,13 @@ boot-cluster: .tools/boot/vagrant/bookworm.box boot-packages
 
 boot-containers: .tools/boot/debian-12 .tools/boot/debian-13 boot-packages
 	$(BOOT) tests/boot/container
+
+boot-ubuntu: SYSTEM_PACKAGES += $(DEB_PACKAGES)
+# The package's life on an Ubuntu. Not part of the others, for it wants Ubuntu's archive.
+boot-ubuntu: .tools/boot/ubuntu-24.04
+	rm -rf build/boot/*ubuntu*
+	for revision in 1 2; do systemd/packaging/build_deb.sh build/boot $$revision ubuntu24.04 || exit 1; done
+	$(SUDO) env CI=$(CI) RELEASES=ubuntu24.04 $(BIN)/pytest -o timeout=1800 -o faulthandler_timeout=2000 tests/boot/container/test_package.py
 
 boot-neighbours: .tools/boot/neighbours boot-packages
 	$(BOOT) tests/boot/neighbours
@@ -337,7 +344,7 @@ boot-packages: setup $(VENV)/.installed
 		systemd/packaging/build_deb.sh build/boot $$revision $$release || exit 1; done; done
 
 # A release of a throw-away clone with a tag and a key of its own, twice: the bytes must be the same.
-boot-release: SYSTEM_PACKAGES += $(DEB_PACKAGES) mmdebstrap gnupg lintian pipx sudo
+boot-release: SYSTEM_PACKAGES += $(DEB_PACKAGES) mmdebstrap gnupg lintian pipx sudo qemu-user-static
 boot-release: setup $(VENV)/.installed
 	$(BOOT) tests/boot/release
 
@@ -349,6 +356,9 @@ boot-images: .tools/boot/debian-12 .tools/boot/debian-13 $(VM_IMAGES) .tools/boo
 
 .tools/boot/debian-13: tests/boot/container/build_root.sh | system-packages
 	$(SUDO) tests/boot/container/build_root.sh $@ trixie
+
+.tools/boot/ubuntu-24.04: tests/boot/container/build_root.sh | system-packages
+	$(SUDO) tests/boot/container/build_root.sh $@ noble
 
 .tools/boot/neighbours: tests/boot/neighbours/build_root.sh .tools/boot/debian-12
 	$(SUDO) tests/boot/neighbours/build_root.sh .tools/boot/debian-12 $@

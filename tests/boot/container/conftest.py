@@ -1,5 +1,6 @@
-"""A node of a world that is a machine of its own: Debian 12 or 13 with systemd, the package installed, pods around it."""
+"""A node of a world that is a machine of its own: Debian or Ubuntu with systemd, the package installed, pods around it."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,9 +18,10 @@ from tests.harness.uninterrupted import PODS, SHOP
 from .machine import Machine
 
 ROOT = Path(__file__).parents[3]
-RELEASES = {"deb12": ROOT / ".tools" / "boot" / "debian-12", "deb13": ROOT / ".tools" / "boot" / "debian-13"}
+TREES = {"deb12": "debian-12", "deb13": "debian-13", "ubuntu24.04": "ubuntu-24.04"}
+RELEASES = {name: ROOT / ".tools" / "boot" / TREES[name] for name in os.environ.get("RELEASES", "deb12 deb13").split()}
 """As the packages are called after them; with the tree that a machine boots from."""
-TREE = RELEASES["deb12"]
+TREE = ROOT / ".tools" / "boot" / TREES["deb12"]
 PACKAGES = ROOT / "build" / "boot"
 MANIFESTS = "/manifests"
 CONFIG = "/etc/nodeagent/nodeagent.yaml"

@@ -165,7 +165,7 @@ class Machine:
         """unshare has one child, systemd-nspawn; its child becomes the machine's process 1."""
         for nspawn in _children(str(self._process.pid)):
             for child in _children(nspawn):
-                with suppress(FileNotFoundError):  # it has ended since
+                with suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
                     if Path(f"/proc/{child}/comm").read_text().strip() == "systemd":
                         self._init = child
         return self._init
