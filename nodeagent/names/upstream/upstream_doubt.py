@@ -9,30 +9,37 @@ DOMAINS = 3
 
 class Doubt:
     """The last questions that a server answered well, and those that it did not since then; at most `DOMAINS` of each, one for each
-    domain."""
+    domain. And one that another server for the same names has answered well meanwhile."""
 
-    __slots__ = ("_failed", "_good")
+    __slots__ = ("_elsewhere", "_failed", "_good")
 
     def __init__(self) -> None:
         self._good: dict[bytes, Asked] = {}
         self._failed: dict[bytes, Asked] = {}
+        self._elsewhere: Asked | None = None
 
     def __bool__(self) -> bool:
         return bool(self._failed)
 
     def answered(self, asked: Asked) -> None:
         """Notes a question that was answered well: nothing is suspected any more."""
-        self._failed.clear()
+        self._clear()
         _put(self._good, asked)
+
+    def answered_elsewhere(self, asked: Asked) -> None:
+        """Notes a question that another server for the same names answered well."""
+        if self._failed and domain_of(asked.name) not in self._failed:
+            self._elsewhere = asked
 
     def failed(self, asked: Asked) -> None:
         """Notes a question that was answered late, with an error or not at all."""
         _put(self._failed, asked)
 
     def passed(self, asked: Asked) -> None:
-        """Notes that a probe with this question was answered well: that says nothing of other domains."""
-        if domain_of(asked.name) in self._failed:
-            self._failed.clear()
+        """Notes that a probe with this question was answered well: of other domains that says something only if another server, too,
+        answers it, and not what failed here."""
+        if domain_of(asked.name) in self._failed or asked == self._elsewhere:
+            self._clear()
 
     @property
     def is_broad(self) -> bool:
@@ -40,11 +47,15 @@ class Doubt:
         return len(self._failed) >= DOMAINS
 
     def question(self) -> Asked | None:
-        """Returns what to ask the server: one of the questions that failed, if they are about several domains; else one that it answered
-        before, about another domain; None without one."""
+        """Returns what to ask the server: if several domains failed, what another server has answered meanwhile, or else one of the questions
+        that failed; else one that it answered before, about another domain; None without one."""
         if self.is_broad:
-            return next(reversed(self._failed.values()))
+            return self._elsewhere or next(reversed(self._failed.values()))
         return next((asked for domain, asked in reversed(self._good.items()) if domain not in self._failed), None)
+
+    def _clear(self) -> None:
+        self._failed.clear()
+        self._elsewhere = None
 
 
 def domain_of(name: bytes) -> bytes:

@@ -136,10 +136,11 @@ class Health:
         self._record_of(server).asked_at = now
 
     def copy(self, servers: Iterable[Server], asked: Asked, now: float) -> None:
-        """Gives a question that was answered well to those of the servers that have not been asked for long: nobody would notice before
-        they are needed that they fail."""
+        """Gives a question that one of these servers answered well to those that have not been asked for long, since nobody would notice
+        before they are needed that they fail; and to those that are in doubt."""
         for server in servers:
             record = self._record_of(server)
+            record.doubt.answered_elsewhere(asked)
             if now - record.asked_at >= self._limits.unasked and record.probe_at is None and not record.is_probed:
                 record.copy, record.asked_at = asked, now
                 self._probe_soon(record, now)

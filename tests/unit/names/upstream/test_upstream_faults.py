@@ -132,6 +132,21 @@ def test_a_domain_that_fails_is_no_fault_of_the_server(bad: Behaviour, others: b
 
 
 @pytest.mark.parametrize("bad", [silent, says(rcode="SERVFAIL")], ids=["silent", "error"])
+def test_several_domains_that_fail_are_no_fault_of_the_second_server(bad: Behaviour) -> None:
+    """It is asked about those alone, because the first one answers everything else."""
+    each = only_for("broken.", bad)
+    script = Script(one=each, two=each)
+    script.answers_probes = False
+
+    async def scenario(scene: Scene) -> None:
+        for second in range(30):
+            await pods_ask(scene, 1, lambda n: f"n.zone{second * 2 + n}.{'broken' if n % 2 else 'well'}.")  # noqa: B023
+            assert faults(scene) == []
+
+    play(script, scenario)
+
+
+@pytest.mark.parametrize("bad", [silent, says(rcode="SERVFAIL")], ids=["silent", "error"])
 def test_three_domains_that_fail_and_a_name_that_is_kept_are_a_fault(bad: Behaviour) -> None:
     """A resolver that has lost its own way out still has what it asked for lately."""
     script = Script(one=WELL)
