@@ -31,6 +31,7 @@ from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.daemon.arenas import use_one_arena
 from nodeagent.daemon.collector import collect_rarely
+from nodeagent.daemon.event_loop import DaemonLoop, NoThreads
 from nodeagent.model.addresses import LAST_PORT
 from nodeagent.model.text import printable
 from nodeagent.proxy.source.mirror import mirror_endpoints
@@ -191,7 +192,8 @@ def apiserver_command(
     use_one_arena()
     collect_rarely()
     try:
-        asyncio.run(_serve(settings))
+        with asyncio.Runner(loop_factory=DaemonLoop) as runner:
+            runner.run(_serve(settings))
     except SettingsRefused as error:
         raise Failure(str(error), UNUSABLE) from error
     except PermissionError as error:
@@ -199,7 +201,7 @@ def apiserver_command(
     except OSError as error:
         where = f"--listen {listen}" if error.filename is None else str(error.filename)
         raise Failure(f"{where}: {error.strerror or error}", FAILED) from error
-    except (CertificateFailed, StorageFailed) as error:
+    except (CertificateFailed, NoThreads, StorageFailed) as error:
         raise Failure(str(error), FAILED) from error
 
 

@@ -23,6 +23,7 @@ import pytest
 import yaml
 
 from nodeagent.lab.net.namespace_process import Running
+from tests.harness import api_processes
 from tests.harness.warm_start import AGENT, WarmLauncher
 
 COMMAND = [sys.executable, "-m", "nodeagent", "apiserver"]
@@ -52,6 +53,17 @@ class Client:
 
 
 Server = tuple[Running, Client]
+
+NO_MORE_THREADS = """
+import threading
+from nodeagent.apiserver.api_server import ApiServer
+stop = ApiServer.stop
+def stop_without_threads(server):
+    threading.Thread.start = lambda thread: threading.Event().wait()
+    stop(server)
+ApiServer.stop = stop_without_threads
+"""
+"""Who starts a thread waits forever, as in CPython where the new thread gets no memory (python/cpython#140746)."""
 
 
 @contextmanager
@@ -94,6 +106,15 @@ def test_systemd_is_told_when_it_serves_and_when_it_ends(tmp_path: Path) -> None
             process.send_signal(signal.SIGTERM)
             assert notified.recv(4096).startswith(b"STOPPING=1")
             assert process.wait(DEADLINE_SECONDS) == 0
+
+
+def test_a_server_that_gets_no_memory_for_threads_ends(tmp_path: Path) -> None:
+    with api_processes.running(tmp_path, 1, planted=NO_MORE_THREADS) as [server]:
+        ends = time.monotonic() + DEADLINE_SECONDS
+        while server.url is None:
+            assert time.monotonic() < ends
+            time.sleep(0.01)
+        server.end()
 
 
 def test_the_log_can_be_json(tmp_path: Path, warm_launcher: WarmLauncher) -> None:
