@@ -65,7 +65,7 @@ class Commands(click.Group):
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             if (known := missing_resource(error)) is not None:
                 raise known from error
             raise

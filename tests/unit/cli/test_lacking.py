@@ -13,10 +13,11 @@ from nodeagent.cli.lacking import missing_resource
         (OSError(errno.EMFILE, "Too many open files", "/sys/class/net"), "LimitNOFILE", 1),
         (OSError(errno.ENFILE, "Too many open files in system"), "fs.file-max", 1),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "MemoryMax", 1),
+        (MemoryError(), "MemoryMax", 1),
         (FileNotFoundError(errno.ENOENT, "No such file", "/proc/self/ns/net"), "mount proc at /proc", 3),
     ],
 )
-def test_a_lack_is_named(error: OSError, says: str, code: int) -> None:
+def test_a_lack_is_named(error: Exception, says: str, code: int) -> None:
     found = missing_resource(error)
     assert found is not None
     assert (says in found.message, found.exit_code) == (True, code)
