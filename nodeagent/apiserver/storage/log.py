@@ -62,6 +62,7 @@ class Log:
         self._counter = 0
         self._progress: sqlite_file.Progress | None = None
         self._delivered = 0
+        self._lost: HistoryLost | None = None
         self.short = False
         """Whether only writes that free space are accepted."""
 
@@ -92,9 +93,15 @@ class Log:
         def delivered(rows: Sequence[Revision], settled: Sequence[tuple[object, Settled]]) -> None:
             if rows:
                 self._delivered = rows[-1].number
-            deliver(rows, settled)
+            try:
+                deliver(rows, settled)
+            except Exception as error:  # noqa: BLE001 - the server ends because of it, and reads everything again
+                self._lose(error)
 
-        self._deliver = lambda rows, settled: _deliver_in(loop, delivered, rows, settled)
+        def deliver_in_loop(rows: Sequence[Revision], settled: Sequence[tuple[object, Settled]]) -> None:
+            loop.call_soon_threadsafe(delivered, rows, settled)
+
+        self._deliver = deliver_in_loop
         self._thread.start()
         loaded = await asyncio.to_thread(self._opened.result)
         self._delivered = max(self._delivered, loaded.counter)
@@ -136,6 +143,8 @@ class Log:
         await self._call(lambda connection: sqlite_file.copy_to(connection, path))
 
     async def _call(self, function: Callable[[sqlite3.Connection], _Result]) -> _Result:
+        if self._lost is not None:
+            raise self._lost
         done: Future[_Result] = Future()
         self._queue.put(_Call(lambda connection: _run_call(done, function, connection)))
         return await asyncio.wrap_future(done)
@@ -208,6 +217,19 @@ class Log:
         self._counter = max(self._counter, facts["counter"])
         return Loaded(rows, facts["floor"], self._counter)
 
+    def _show(self, rows: Sequence[Revision], settled: Sequence[tuple[object, Settled]]) -> None:
+        """Has the rows delivered in the loop. If that fails, readers and watchers would miss them for good."""
+        try:
+            self._track(rows)
+            self._deliver(rows, settled)
+        except Exception as error:  # noqa: BLE001 - no error may end the thread, which answers all writes
+            self._lose(error)
+
+    def _lose(self, error: Exception) -> None:
+        """From now on every call fails."""
+        self._lost = HistoryLost(f"written changes could not be delivered: {type(error).__name__}: {error}")
+        logger.error("written changes could not be delivered", exc_info=error)
+
     def _track(self, rows: Sequence[Revision]) -> None:
         for row in rows:
             if row.deleted:
@@ -230,9 +252,8 @@ class Log:
                 f"other servers compacted the history from revision {self._counter} to {floor}, which this server has not read"
             )
         if found:
-            self._track(found)
             self._leased = set(connection.execute("SELECT collection, path FROM lease"))
-            self._deliver(found, ())
+            self._show(found, ())
 
     def _catch_up(self, connection: sqlite3.Connection, now: int) -> int:
         """Delivers foreign revisions, deletes expired objects, and returns the latest revision. Rarely writes."""
@@ -258,8 +279,7 @@ class Log:
                 roll_back(connection)
                 raise
             self._leased -= set(ended)
-            self._track(rows)
-            self._deliver(rows, ())
+            self._show(rows, ())
         return self._counter
 
     def _body(self, connection: sqlite3.Connection, collection: str, path: str) -> bytes:
@@ -280,10 +300,9 @@ class Log:
                     self._reserve.release()
                 self._commit(connection, writes)
                 return
-            self._deliver((), [(write.token, failure) for write in writes])
+            self._show((), [(write.token, failure) for write in writes])
             return
-        self._track(rows)
-        self._deliver(rows, settled)
+        self._show(rows, settled)
 
     def _execute(
         self, connection: sqlite3.Connection, writes: Sequence[Write]
@@ -396,15 +415,6 @@ class Log:
 
 def _deliver_to_nobody(_: Sequence[Revision], __: Sequence[tuple[object, Settled]]) -> None:
     """Is replaced when the log is opened."""
-
-
-def _deliver_in(
-    loop: asyncio.AbstractEventLoop,
-    deliver: Deliver,
-    rows: Sequence[Revision],
-    settled: Sequence[tuple[object, Settled]],
-) -> None:
-    loop.call_soon_threadsafe(deliver, rows, settled)
 
 
 def _revision(change: Change, number: int, at: int) -> Revision:

@@ -203,7 +203,7 @@ class StorageDamaged(StorageFailed):
 
 
 class HistoryLost(StorageFailed):
-    """Other servers wrote and compacted revisions that this server has not read: it has to read everything again."""
+    """Revisions were written that this server has not read, or could not deliver: it has to read everything again."""
 
 
 class Compacted(Exception):

@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -23,7 +23,7 @@ from nodeagent.apiserver.storage.records import (
     draft,
 )
 from nodeagent.apiserver.storage.sqlite_file import check, connect, copy_to, read_revisions
-from nodeagent.apiserver.storage.store import Store
+from nodeagent.apiserver.storage.store import Collection, Store
 from tests.harness.effort import examples
 
 THINGS = "things"
@@ -41,6 +41,44 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def in_the_loop(patch: pytest.MonkeyPatch, no_memory: Callable[..., None]) -> None:
+    patch.setattr(Collection, "put", no_memory)
+
+
+def between_thread_and_loop(patch: pytest.MonkeyPatch, no_memory: Callable[..., None]) -> None:
+    patch.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", no_memory)
+
+
+@pytest.mark.parametrize("fails", [in_the_loop, between_thread_and_loop])
+def test_a_change_that_is_written_and_cannot_be_shown_ends_the_store(
+    tmp_path: Path, fails: Callable[[pytest.MonkeyPatch, Callable[..., None]], None]
+) -> None:
+    """Watchers would miss it for good, and the writer would wait forever."""
+    path = str(tmp_path / "store")
+    tried: list[object] = []
+
+    def no_memory(*arguments: object) -> None:
+        tried.append(arguments)
+        raise MemoryError
+
+    async def scenario() -> None:
+        async with Store(Log(path), clock=Clock()) as store, asyncio.timeout(60):
+            await store.commit([put("one")])
+            await store.catch_up()
+            with pytest.MonkeyPatch.context() as patch:
+                fails(patch, no_memory)
+                writing = asyncio.create_task(store.commit([put("two")]))
+                while not tried:  # noqa: ASYNC110  # what fails is in another thread, or is the loop's own
+                    await asyncio.sleep(0.01)
+            with pytest.raises(HistoryLost, match="MemoryError"):
+                await store.catch_up()
+            writing.cancel()
+        async with Store(Log(path), clock=Clock()) as again:
+            assert set(again.collection(THINGS).records) == {"one", "two"}
+
+    asyncio.run(scenario())
 
 
 def test_what_another_writes_while_a_server_starts_is_not_passed_over(
@@ -184,7 +222,7 @@ WRITERS = textwrap.dedent(
     import asyncio, os, sys, time
     from nodeagent.apiserver.storage.log import Log
     from nodeagent.apiserver.storage.records import Change, draft
-    from nodeagent.apiserver.storage.store import Store
+    from nodeagent.apiserver.storage.store import Collection, Store
 
     async def main(path):
         async with Store(Log(path), clock=time.time) as store:
