@@ -168,7 +168,7 @@ history: setup $(VENV)/.installed $(TEST_TOOLS) .tools/faketime/libfaketimeMT.so
 # Random faults under load, watched by laws; SEED=N repeats the steps of a run, and each round of 45 seconds can be repeated alone.
 soak reliability: SYSTEM_PACKAGES += iputils-ping conntrack gcc libc6-dev
 soak: SECONDS := 180
-soak: setup $(VENV)/.installed
+soak: setup $(VENV)/.installed .tools/etcd-3.4/etcd
 	$(SUDO) env PYTHONPATH=. $(BIN)/python -m tests.soak --seconds $(SECONDS) --seed=$(SEED)
 
 # One fault after the other, and the measured columns of docs/reliability.md; ONLY=FAULT prints one.

@@ -5,6 +5,7 @@ lab, and the shortest that still fails is printed with the command that repeats 
 """
 
 import argparse
+import random
 import secrets
 import shutil
 import signal
@@ -13,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -31,6 +32,10 @@ from tests.soak.shrink import shrink
 CLOCK = Path(__file__).with_name("clock.c")
 ROUND_SECONDS = 45.0
 DISK_MEGABYTES = 64
+ETCD_MEGABYTES = 640
+"""It keeps five log files of 64 MB, writes another, and copies its database of 32 MB."""
+ETCD_SHARE = 1 / 3
+"""Of seeds; with them the API server keeps its objects in etcd."""
 COMMANDS = ("run", "show", "check", "diff", "apiserver")
 
 
@@ -38,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=180.0, help="time for all rounds (default: 180)")
     parser.add_argument("--seed", default="", help="repeats the steps of a run that printed it")
+    parser.add_argument(
+        "--storage", choices=("own", "etcd"), default="", help="of the API server (default: the seed decides)"
+    )
     parser.add_argument("--round", type=int, default=1, help="begin with this round")
     parser.add_argument("--steps", type=Path, help="carry out the steps of this file, once")
     parser.add_argument(
@@ -49,13 +57,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seed = options.seed or secrets.token_hex(3)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the lab and its disk are removed
     fork_server = ForkServer(ACTOR, *modules_of(*COMMANDS))
-    soak = Soak(fork_server, options.planted, options.out, seed)
+    soak = Soak(fork_server, options.planted, options.out, seed, options.storage or storage_of(seed))
     try:
         if options.steps:
             return soak.repeat(read_steps(options.steps), options.shrink)
         return soak.rounds(options.seconds, options.round, options.shrink)
     finally:
         fork_server.close()
+
+
+def storage_of(seed: str) -> str:
+    """Returns where the API server keeps its objects in a run of this seed."""
+    return "etcd" if random.Random(f"storage {seed}").random() < ETCD_SHARE else "own"
 
 
 def say(text: str) -> None:
@@ -65,7 +78,7 @@ def say(text: str) -> None:
 class Soak:
     """A command: rounds in one lab, trials each in a new one."""
 
-    def __init__(self, fork_server: ForkServer, planted: str, out: Path, seed: str) -> None:
+    def __init__(self, fork_server: ForkServer, planted: str, out: Path, seed: str, storage: str) -> None:
         self._fork_server = fork_server
         self._has_clocks = shutil.which("cc") is not None
         if not self._has_clocks:
@@ -73,22 +86,25 @@ class Soak:
         self._planted = planted
         self._out = out
         self._seed = seed
-        self._shape = Shape([node_name(number) for number in range(1, NODES + 1)], clocks=self._has_clocks, disk=True)
+        self._storage = storage
+        nodes = [node_name(number) for number in range(1, NODES + 1)]
+        self._shape = Shape(nodes, clocks=self._has_clocks, disk=True, etcd=storage == "etcd")
 
     @contextmanager
     def _lab(self) -> Iterator[Run]:
-        with small_disk() as base:
+        with ExitStack() as stack:
+            base = stack.enter_context(small_disk(DISK_MEGABYTES))
+            etcd = stack.enter_context(small_disk(ETCD_MEGABYTES)) / "etcd" if self._storage == "etcd" else None
             planted = program_of(self._planted) if self._planted else ()
             clock = clock_library(base) if self._has_clocks else None
-            run = Run(Options(base, planted, clock, snapshots=True), self._fork_server, lambda _: None)
-            with run:
-                yield run
+            options = Options(base, planted, clock, snapshots=True, etcd=etcd)
+            yield stack.enter_context(Run(options, self._fork_server, lambda _: None))
 
     def rounds(self, seconds: float, number: int, shrinking: float) -> int:
         """Returns the exit status."""
         began = time.monotonic()
         say(
-            f"seed {self._seed}: {seconds:.0f} s, {NODES} nodes"
+            f"seed {self._seed}: {seconds:.0f} s, {NODES} nodes, storage: {self._storage}"
             + (f", planted: {self._planted}" if self._planted else "")
         )
         with self._lab() as run:
@@ -140,7 +156,7 @@ class Soak:
         for step in shortest:
             say(f"    {step}")
         planted = f" --planted {self._planted}" if self._planted else ""
-        say(f"to repeat it: python -m tests.soak --steps {path}{planted}")
+        say(f"to repeat it: python -m tests.soak --storage {self._storage} --steps {path}{planted}")
 
 
 def describe(history: History, settled: float) -> str:
@@ -162,10 +178,10 @@ def clock_library(place: Path) -> Path:
 
 
 @contextmanager
-def small_disk() -> Iterator[Path]:
+def small_disk(megabytes: int) -> Iterator[Path]:
     """A directory on a disk of its own, which can be filled."""
     place = Path(mkdtemp(prefix="nodeagent-soak-"))
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MEGABYTES}m", "soak", str(place)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "soak", str(place)], check=True)
     try:
         yield place
     finally:

@@ -4,33 +4,37 @@ A step never waits for its end. What lasts is undone later by `tend`, and is ove
 answers. A step that does not apply, because its place is broken already or there is nothing to change, does nothing.
 """
 
-import resource
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from nodeagent.lab.cluster import READY
+from nodeagent.lab.control_faults import etcd_of
 from nodeagent.lab.control_plane import answers
+from nodeagent.lab.etcd import EtcdCluster
 from nodeagent.lab.net.namespace_process import AgentProcess, Launcher
 from nodeagent.lab.net.network_namespaces import LabError, run_ip
 from nodeagent.lab.net.topology import UNDERLAY
 from tests.harness.small_disk import fill
+from tests.soak.exhaustion import address_space, descriptors, limit
 from tests.soak.offers import headless_spec, spec_of
-from tests.soak.records import EVERYWHERE, Deviation, Fault, Step
+from tests.soak.records import EVERYWHERE, End, Fault, Step
 from tests.soak.schedule import SLOTS
 from tests.soak.stage import PLAIN_NODES, Stage
 
 HEADLESS_SHARE = 5
 """One of so many Services is headless."""
+KILLED_SHARE = 3
+"""One of so many upgraded agents is killed, maybe before it has replaced the tables, and started again."""
 LEAST_PODS = 2
 MOST_PODS = 4
 """On a node."""
 LEASES_EVERY = 5.0
 LEAKS_EVERY = 0.4
 SETTLED_WITHIN = 60.0
+ETCD = "etcd"
 CLOCK_JUMPS = (3600, 86400, 90, -45)
 """Seconds. Back as far as the certificates are valid already."""
 OTHERS_TABLES = (
@@ -108,14 +112,17 @@ class Breaker:
 
     def _start_ended(self) -> None:
         assert self.stage.control is not None
-        servers = {f"server of {host}": server for host, server in self.stage.control.servers.items()}
-        for name, process in {**self.stage.agents, **servers}.items():
+        programs = {
+            **{name: ("agent", name, agent) for name, agent in self.stage.agents.items()},
+            self.server_name: ("server", "", self._server()),
+        }
+        if self.stage.control.etcd is not None:
+            programs[ETCD] = ("etcd", "", self._member())
+        for name, (program, where, process) in programs.items():
             if not process.running and name not in self._meant_to_be_down:
-                words = process.last_words()
-                is_agent = name in self.stage.agents
-                self.stage.deviations.append(Deviation(time.monotonic(), name, f"ended by itself: {words}"))
-                step = Step("agent-kill", name) if is_agent else Step("api-kill")
-                self._restart(step, name, process, down=1.0)
+                self.stage.ends.append(End(time.monotonic(), program, where or EVERYWHERE, process.last_words()))
+                kind = {"agent": "agent-kill", "server": "api-kill", "etcd": "etcd-kill"}[program]
+                self._restart(Step(kind, where), name, process, down=1.0)
 
     def open_faults(self) -> tuple[Fault, ...]:
         """Returns what is broken now."""
@@ -155,7 +162,7 @@ class Breaker:
         """Does a step, after its pause."""
         self.rest(step.pause)
         family = step.kind.partition("-")[0]
-        if family in ("agent", "api", "dns", "cut", "clock", "disk", "others") and any(
+        if family in ("agent", "api", "dns", "etcd", "cut", "clock", "disk", "others") and any(
             one.step.kind.partition("-")[0] == family and one.step.where == step.where for one in self._broken
         ):
             return
@@ -266,6 +273,8 @@ class Breaker:
         def ready() -> bool:
             if name in self.stage.agents:
                 return any(READY in line for line in process.lines[printed:])
+            if name == ETCD and not self._etcd().answers(self._host):
+                return False
             return answers(self.stage.api)
 
         self._broken.append(Broken(step, began, began + down, start, ready))
@@ -280,23 +289,63 @@ class Breaker:
         self._agent(step).stop()
         self._restart(step, step.where, self._agent(step), down=0.0)
 
+    def _agent_upgrade(self, step: Step) -> None:
+        self._meant_to_be_down.add(step.where)
+        began = time.monotonic()
+        self._agent(step).stop()
+        self.stage.upgrade_agent(step.where)
+        self._meant_to_be_down.discard(step.where)
+        next_one = self._agent(step)
+        printed = 0
+
+        def kill_some() -> None:
+            nonlocal printed
+            if step.choice % KILLED_SHARE == 0:
+                next_one.kill()
+                printed = len(next_one.lines)
+                next_one.restart(Launcher())
+
+        self._lasts(step, kill_some, lambda: any(READY in line for line in next_one.lines[printed:]), began=began)
+
     def _agent_stop(self, step: Step) -> None:
         self.stage.freeze_agent(step.where)
         self._lasts(step, lambda: self.stage.thaw_agent(step.where))
 
     def _agent_descriptors(self, step: Step) -> None:
-        self._exhaust(step, self._agent(step).pid)
+        self._exhaust(step, "nofile", descriptors, self._agent(step).pid, lambda: self._names(step))
 
-    def _exhaust(self, step: Step, pid: int) -> None:
-        """A process cannot open another descriptor."""
+    def _agent_memory(self, step: Step) -> None:
+        self._exhaust(step, "as", address_space, self._agent(step).pid, lambda: self._names(step))
+
+    def _dns_memory(self, step: Step) -> None:
+        for pid in self._names(step):
+            self._exhaust(step, "as", address_space, pid)
+
+    def _names(self, step: Step) -> list[int]:
+        """Returns the pid of the node's DNS process, if there is one."""
+        try:
+            return [self.stage.dns_process(step.where)]
+        except LabError:
+            return []
+
+    def _exhaust(
+        self,
+        step: Step,
+        what: str,
+        used: Callable[[int], int],
+        pid: int,
+        children: Callable[[], Iterable[int]] = lambda: (),
+    ) -> None:
+        """A process gets no more of a resource than it has. what: as prlimit(1) calls it. children: processes that may have inherited
+        that, asked at the end."""
         with suppress(OSError):
-            most = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-            used = sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
-            resource.prlimit(pid, resource.RLIMIT_NOFILE, (used, most[1]))
+            most = limit(pid, f"--{what}", "--output=SOFT", "--noheadings", "--raw")
+            limit(pid, f"--{what}={used(pid)}:")
 
             def allow() -> None:
-                with suppress(OSError):
-                    resource.prlimit(pid, resource.RLIMIT_NOFILE, most)
+                for each in (pid, *children()):
+                    with suppress(OSError):
+                        limit(each, f"--{what}={most}:")
 
             self._lasts(step, allow)
 
@@ -306,9 +355,13 @@ class Breaker:
         return server
 
     @property
-    def server_name(self) -> str:
+    def _host(self) -> str:
         assert self.stage.control is not None
-        return f"server of {self.stage.control.hosts[0]}"
+        return self.stage.control.hosts[0]
+
+    @property
+    def server_name(self) -> str:
+        return f"server of {self._host}"
 
     def _api_kill(self, step: Step) -> None:
         self._meant_to_be_down.add(self.server_name)
@@ -325,7 +378,37 @@ class Breaker:
         self._lasts(step, lambda: self._server().signal(signal.SIGCONT))
 
     def _api_descriptors(self, step: Step) -> None:
-        self._exhaust(step, self._server().pid)
+        self._exhaust(step, "nofile", descriptors, self._server().pid)
+
+    def _api_memory(self, step: Step) -> None:
+        self._exhaust(step, "as", address_space, self._server().pid)
+
+    def _etcd(self) -> EtcdCluster:
+        assert self.stage.control is not None
+        return etcd_of(self.stage.control)
+
+    def _member(self) -> AgentProcess:
+        [member] = self._etcd().members.values()
+        return member
+
+    def _etcd_kill(self, step: Step) -> None:
+        self._meant_to_be_down.add(ETCD)
+        self._member().kill()
+        self._restart(step, ETCD, self._member(), down=step.seconds)
+
+    def _etcd_restart(self, step: Step) -> None:
+        self._meant_to_be_down.add(ETCD)
+        self._member().stop()
+        self._restart(step, ETCD, self._member(), down=0.0)
+
+    def _etcd_stop(self, step: Step) -> None:
+        self._member().signal(signal.SIGSTOP)
+        self._lasts(step, lambda: self._member().signal(signal.SIGCONT))
+
+    def _etcd_space(self, step: Step) -> None:
+        began = time.monotonic()
+        self._etcd().fill()
+        self._lasts(step, self._etcd().make_room, began=began)
 
     def _dns_kill(self, step: Step) -> None:
         self.stage.signal_dns(step.where, signal.SIGKILL)
@@ -340,6 +423,8 @@ class Breaker:
     def come_back(self, pods_each: int) -> None:
         """Undoes everything; then there are the Services and as many pods as at the beginning."""
         self.undo_all()
+        for node in sorted(self.stage.upgraded):
+            self.carry_out(Step("agent-upgrade", node))
         for name in SLOTS:
             self.stage.delete_service(name)
         for node in self.stage.nodes:

@@ -19,17 +19,24 @@ FOLLOWS_AFTER = {
     "api-stop": 5.0,
     "api-restart": 5.0,
     "api-descriptors": 5.0,
+    "api-memory": 5.0,
+    "etcd-kill": 5.0,
+    "etcd-stop": 5.0,
+    "etcd-restart": 5.0,
+    "etcd-space": 3.0,
     "disk": 3.0,
     "clock": 2.0,
     "cut": 5.0,
     "agent-kill": 2.0,
     "agent-stop": 2.0,
     "agent-restart": 2.0,
+    "agent-upgrade": 2.0,
     "agent-descriptors": 4.0,
+    "agent-memory": 4.0,
     "flush-plain": 3.0,
 }
 """Fault → seconds from its end until the node follows again. Until then what held before it is allowed."""
-DNS_AFTER = {"dns-kill": 3.0, "dns-stop": 3.0}
+DNS_AFTER = {"dns-kill": 3.0, "dns-stop": 3.0, "dns-memory": 3.0}
 """The same for answers of DNS, of faults that do not keep the node from following."""
 LOSES_PACKETS = {"cut": 3.0, "flush-plain": 3.0}
 """Fault → seconds from its end until no packet of a new connection is lost on the node any more."""
@@ -38,11 +45,14 @@ LOSES_ANSWERS = {
     **LOSES_PACKETS,
     "agent-descriptors": 3.0,
     "agent-kill": 3.0,
+    "agent-memory": 3.0,
     "agent-restart": 3.0,
     "agent-stop": 3.0,
 }
 BREAKS_CONNECTIONS = {"flush-plain": 3.0}
 """Where the plain tables of a node are flushed, the kernel translates no packet until they are there again."""
+MAY_END = {"agent": {"agent-memory": 2.0}, "server": {"api-memory": 2.0}}
+"""Program → fault → seconds from its end until the program may end because of it. It is started again."""
 MOVES_FLOWS = BREAKS_CONNECTIONS | {"cut": 3.0}
 """A router that spreads the flows of an address over several nodes gives those of a node that is cut off to another one."""
 SLOW_BEFORE, SLOW_AFTER, FEW_BEATS = 4.0, 1.0, 4
@@ -223,6 +233,13 @@ ROOM = {
 next pass (docs/dataplane.md), and there are only so many classes; what is idle has been asked less than what was busy."""
 
 
+def stays_up(history: History, times: Times) -> Iterator[str]:
+    """A program ends by itself only where it got no memory."""
+    for one in history.ends:
+        if not times.lossy(MAY_END.get(one.program, {}), (one.where,), one.at, one.at):
+            yield f"the {one.program} of {one.where} ended by itself at {one.at:.2f}: {one.words}"
+
+
 def came_back(history: History, times: Times) -> Iterator[str]:
     """What a node has at the end is what it had at the beginning."""
     found: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
@@ -256,6 +273,7 @@ LAWS: dict[str, Law] = {
     "names-answered": names_answered,
     "nothing-left": nothing_left,
     "as-wanted": as_wanted,
+    "stays-up": stays_up,
     "came-back": came_back,
     "exercised": exercised,
 }

@@ -100,6 +100,15 @@ class Deviation(Struct, frozen=True):
     text: str
 
 
+class End(Struct, frozen=True):
+    """A program that ended by itself. program: "agent", "server" or "etcd". where: a node or a host. words: its last line."""
+
+    at: float
+    program: str
+    where: str
+    words: str
+
+
 class Leak(Struct, frozen=True):
     """Packets to a ClusterIP that were seen between nodes, since the look before. flows: connections that had some in this run, each as
     "source source-port destination destination-port protocol"."""
@@ -124,6 +133,7 @@ class History(Struct, frozen=True):
     figures: tuple[Figure, ...] = ()
     deviations: tuple[Deviation, ...] = ()
     leaks: tuple[Leak, ...] = ()
+    ends: tuple[End, ...] = ()
 
 
 NO_NAME = "no such name"

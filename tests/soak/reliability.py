@@ -25,7 +25,7 @@ from nodeagent.lab.net.member import ACTOR
 from nodeagent.lab.net.namespace_process import Launcher
 from nodeagent.lab.net.network_namespaces import LabError, enter, inside
 from nodeagent.lab.net.warm_launcher import modules_of
-from tests.soak.__main__ import COMMANDS, small_disk
+from tests.soak.__main__ import COMMANDS, DISK_MEGABYTES, small_disk
 from tests.soak.costs import Cost, cost_of, write_costs
 from tests.soak.offers import spec_of, targets
 from tests.soak.records import Step
@@ -300,7 +300,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     fork_server = ForkServer(ACTOR, *modules_of(*COMMANDS))
     costs: dict[str, Cost] = {}
     try:
-        with small_disk() as base, bench_on(base, fork_server) as bench:
+        with small_disk(DISK_MEGABYTES) as base, bench_on(base, fork_server) as bench:
             for name in options.only or TRIALS:
                 costs[name] = bench.measure(TRIALS[name])
                 print(f"{name}: {costs[name].loss}; {costs[name].recovery}", flush=True)

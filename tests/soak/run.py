@@ -56,7 +56,8 @@ class Summary:
 class Options:
     """planted: the program of the agents instead of the usual one. clock: the preload library that changes clocks, or None. nodes:
     how many. interval: seconds between two connections of a client. drain: whether tracked connections must be gone. of_nodes:
-    whether nodes connect, too. snapshots: whether agents keep their state on disk."""
+    whether nodes connect, too. snapshots: whether agents keep their state on disk. etcd: a directory that does not exist, where a member
+    of etcd keeps the API server's objects; None: the server has its own store."""
 
     base: Path
     planted: Sequence[str] = ()
@@ -67,6 +68,7 @@ class Options:
     agent_options: tuple[str, ...] = ()
     of_nodes: bool = True
     snapshots: bool = False
+    etcd: Path | None = None
 
 
 class Run:
@@ -83,6 +85,7 @@ class Run:
             planted=options.planted,
             clock=options.clock,
             snapshots=options.snapshots,
+            etcd=options.etcd,
             say=say,
         )
         self.summary = Summary()
@@ -132,14 +135,19 @@ class Run:
         self._first = figures(self.stage)
 
     def round(self, steps: Sequence[Step]) -> tuple[History, list[Violation]]:
-        """Carries out steps, waits for quiet. Returns what happened, and what of it violates a law."""
+        """Carries out steps, waits for quiet. Returns what happened, and what of it violates a law: a step that cannot be carried out
+        or undone, too; after that the lab is of no use."""
         self._begin_round()
-        for step in steps:
-            self.breaker.carry_out(step)
-        self.breaker.come_back(PODS)
-        settled = self._settle()
-        self.breaker.rest(min(NAMES_SECONDS * self._slowness(), MOST_NAMES_SECONDS))
-        last = self._drain()
+        settled, last = 0.0, list[Figure]()
+        try:
+            for step in steps:
+                self.breaker.carry_out(step)
+            self.breaker.come_back(PODS)
+            settled = self._settle()
+            self.breaker.rest(min(NAMES_SECONDS * self._slowness(), MOST_NAMES_SECONDS))
+            last = self._drain()
+        except LabError as error:
+            self.stage.deviations.append(Deviation(time.monotonic(), "the lab", f"stays broken: {error}"))
         history = self._history(steps, last)
         self.summary.add(history, settled)
         return history, violations(history)
@@ -147,7 +155,15 @@ class Run:
     def _begin_round(self) -> None:
         began = time.monotonic()
         notes, stage = self._witnesses.notes, self.stage
-        for kept in (notes.attempts, notes.held, notes.lookups, stage.deviations, stage.leaks, self.breaker.faults):
+        for kept in (
+            notes.attempts,
+            notes.held,
+            notes.lookups,
+            stage.deviations,
+            stage.leaks,
+            stage.ends,
+            self.breaker.faults,
+        ):
             kept.clear()
         stage.truth.forget(began)
         self._witnesses.paused.clear()
@@ -205,6 +221,7 @@ class Run:
             figures=(*self._first, *last),
             deviations=tuple(self.stage.deviations),
             leaks=tuple(self.stage.leaks),
+            ends=tuple(self.stage.ends),
         )
 
 

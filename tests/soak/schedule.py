@@ -17,12 +17,14 @@ BRIEF = (0.5, 3.0)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """nodes: names. quick: only faults that are over after a second or two. clocks, disk: whether the lab can do that."""
+    """nodes: names. quick: only faults that are over after a second or two. clocks, disk, etcd: whether the lab can do that
+    or has that."""
 
     nodes: Sequence[str]
     quick: bool = False
     clocks: bool = False
     disk: bool = False
+    etcd: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,20 @@ KINDS = {
     "agent-kill": Kind(3, "node", BRIEF),
     "agent-stop": Kind(3, "node", BRIEF),
     "agent-restart": Kind(3, "node", slow=True),
+    "agent-upgrade": Kind(2, "node", (0.3, 2.0), slow=True),
     "agent-descriptors": Kind(1.5, "node", BRIEF, slow=True),
+    "agent-memory": Kind(1.5, "node", BRIEF, slow=True),
+    "dns-memory": Kind(1.5, "node", BRIEF, slow=True),
     "cut": Kind(2, "node", (0.5, 2.5), slow=True),
     "api-kill": Kind(1.5, "", BRIEF, slow=True),
     "api-stop": Kind(1.5, "", BRIEF, slow=True),
     "api-restart": Kind(1.5, "", slow=True),
     "api-descriptors": Kind(1, "", BRIEF, slow=True),
+    "api-memory": Kind(1.5, "", BRIEF, slow=True),
+    "etcd-kill": Kind(1.5, "", BRIEF, slow=True),
+    "etcd-stop": Kind(1.5, "", BRIEF, slow=True),
+    "etcd-restart": Kind(1.5, "", slow=True),
+    "etcd-space": Kind(1, "", BRIEF, slow=True),
     "clock": Kind(1.5, EVERYWHERE, (2.0, 6.0)),
     "disk": Kind(1, "", BRIEF, slow=True),
 }
@@ -69,10 +79,11 @@ def schedule(seed: str, seconds: float, shape: Shape) -> tuple[Step, ...]:
 
 
 def _steps(chance: random.Random, seconds: float, shape: Shape) -> Iterator[Step]:
+    can = {"clock": shape.clocks, "disk": shape.disk, "etcd": shape.etcd}
     possible = {
         name: kind
         for name, kind in KINDS.items()
-        if not (shape.quick and kind.slow) and (name != "clock" or shape.clocks) and (name != "disk" or shape.disk)
+        if not (shape.quick and kind.slow) and can.get(name.partition("-")[0], True)
     }
     names, weights = list(possible), [kind.weight for kind in possible.values()]
     at = 0.0

@@ -17,13 +17,25 @@ from nodeagent.lab import lab_objects
 from nodeagent.lab.api import Access, Api, ApiRefused, Document
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.directory import LabDirectory
-from nodeagent.lab.lab_plan import CLIENT, LABELS, SERVICE, SERVICE_CIDRS, Settings, api_urls, caller_name, pod_at
+from nodeagent.lab.etcd import EtcdCluster
+from nodeagent.lab.lab_plan import (
+    CLIENT,
+    LABELS,
+    SERVICE,
+    SERVICE_CIDRS,
+    Settings,
+    api_urls,
+    caller_name,
+    control_hosts,
+    pod_at,
+)
 from nodeagent.lab.net.fork_server import ForkServer
 from nodeagent.lab.net.namespace_process import Launcher
 from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.net.topology import UNDERLAY, Pod
 from nodeagent.lab.net.warm_launcher import NODEAGENT
 from nodeagent.proxy.source.client.api_client import Timeouts
+from tests.harness.etcd import PROGRAM as ETCD
 from tests.soak.offers import (
     GROUPS,
     PodState,
@@ -34,7 +46,7 @@ from tests.soak.offers import (
     views_of,
     without_nulls,
 )
-from tests.soak.records import ALIVE, Deviation, Leak
+from tests.soak.records import ALIVE, Deviation, End, Leak
 from tests.soak.schedule import SLOTS
 from tests.soak.truth import Truth
 from tests.soak.witnesses import Client, Offered
@@ -72,7 +84,8 @@ FORGET_SOON = {
 
 class Stage(LiveCluster):
     """A cluster whose Services and pods come and go. planted: the program of the agents instead of the usual one. clock: the preload
-    library that changes clocks, or None. snapshots: whether agents keep their state on disk. tend: does what is due; set by the one who breaks things."""
+    library that changes clocks, or None. snapshots: whether agents keep their state on disk. etcd: the directory of an etcd of one
+    member, or None. tend: does what is due; set by the one who breaks things. upgraded: the nodes whose agent is of another release."""
 
     def __init__(
         self,
@@ -83,6 +96,7 @@ class Stage(LiveCluster):
         planted: Sequence[str] = (),
         clock: Path | None = None,
         snapshots: bool = False,
+        etcd: Path | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(settings, directory, say, fork_server)
@@ -92,6 +106,8 @@ class Stage(LiveCluster):
         self.states: dict[str, PodState] = {}
         self.deviations: list[Deviation] = []
         self.leaks: list[Leak] = []
+        self.ends: list[End] = []
+        self.upgraded: set[str] = set()
         self.truth = Truth(self._views)
         self.clock_file = directory.path / "clock"
         self._files = directory
@@ -101,6 +117,8 @@ class Stage(LiveCluster):
         self._gone: deque[Pod] = deque(maxlen=REUSED_AFTER)
         self._leaked: dict[str, int] = {}
         self._looked = time.monotonic()
+        if etcd is not None and self.control is not None:
+            self.control.etcd = EtcdCluster(str(ETCD), control_hosts(settings), etcd, self.world, self.patience)
 
     # -- building -----------------------------------------------------------------------------------------------
 
@@ -129,18 +147,26 @@ class Stage(LiveCluster):
 
     def start_agents(self) -> None:
         for name in self.nodes:
-            environment = {"NODEAGENT_DATAPLANE_TABLE_OWNERSHIP": "plain"} if name in PLAIN_NODES else {}
-            environment |= self._clock_settings()
-            if self._snapshots:
-                environment["NODEAGENT_SOURCE_SNAPSHOT"] = str(self._files.path / f"snapshot-{name}")
             own_start = Launcher() if self._clock is not None or self._planted else None
-            self.agents[name] = self.world.start(
-                name, self.agent_command(name), environment=environment, launcher=own_start
-            )
+            self._start_agent(name, own_start)
+
+    def _start_agent(self, node: str, launcher: Launcher | None) -> None:
+        environment = {"NODEAGENT_DATAPLANE_TABLE_OWNERSHIP": "plain"} if node in PLAIN_NODES else {}
+        environment |= self._clock_settings()
+        if self._snapshots:
+            environment["NODEAGENT_SOURCE_SNAPSHOT"] = str(self._files.path / f"snapshot-{node}")
+        self.agents[node] = self.world.start(node, self.agent_command(node), environment=environment, launcher=launcher)
+
+    def upgrade_agent(self, node: str) -> None:
+        """Starts the agent of another release, or again that of this one. That which ran must have ended."""
+        self.upgraded ^= {node}
+        self._start_agent(node, Launcher())
 
     def agent_command(self, node: str) -> list[str]:
         command = super().agent_command(node)
-        return [*self._planted, *command[len(NODEAGENT) :]] if self._planted else command
+        if self._planted:
+            command = [*self._planted, *command[len(NODEAGENT) :]]
+        return [*command[:2], "tests.soak.other_layout", *command[2:]] if node in self.upgraded else command
 
     def new_api(self) -> Api:
         inner = Access.read(self._files.inner_kubeconfig)

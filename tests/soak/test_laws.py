@@ -6,7 +6,16 @@ from dataclasses import dataclass
 import pytest
 from msgspec.structs import replace
 
-from tests.soak.laws import DNS_AFTER, FOLLOWS_AFTER, LAWS, LOSES_PACKETS, ROOM, violations
+from tests.soak.laws import (
+    DNS_AFTER,
+    FOLLOWS_AFTER,
+    LAWS,
+    LOSES_ANSWERS,
+    LOSES_PACKETS,
+    MAY_END,
+    ROOM,
+    violations,
+)
 from tests.soak.records import (
     ALIVE,
     EVERYWHERE,
@@ -15,6 +24,7 @@ from tests.soak.records import (
     Attempt,
     Beat,
     Deviation,
+    End,
     Fault,
     Figure,
     Held,
@@ -62,6 +72,7 @@ class Case:
     figures: Sequence[Figure] = ()
     deviations: Sequence[Deviation] = ()
     spans: Sequence[Span] = ()
+    ends: Sequence[End] = ()
     slowness: float = 1.0
 
 
@@ -89,6 +100,15 @@ CASES = {
         "reaches-valid", [LATE], faults=[Fault("agent-stop", "node-2", 99.0, 102.0)]
     ),
     "and the server was away": Case("", [LATE], faults=[Fault("api-kill", EVERYWHERE, 99.0, 100.5)]),
+    "and the server got no memory": Case("", [LATE], faults=[Fault("api-memory", EVERYWHERE, 99.0, 100.5)]),
+    "and the DNS process got no memory, which costs only answers": Case(
+        "reaches-valid", [LATE], faults=[Fault("dns-memory", "node-1", 99.0, 102.0)]
+    ),
+    "and etcd was stopped": Case("", [LATE], faults=[Fault("etcd-stop", EVERYWHERE, 99.0, 100.5)]),
+    "and etcd had no space left": Case("", [LATE], faults=[Fault("etcd-space", EVERYWHERE, 99.0, 102.5)]),
+    "and etcd had no space left, long before": Case(
+        "reaches-valid", [LATE], faults=[Fault("etcd-space", EVERYWHERE, 90.0, 98.0)]
+    ),
     "and the agent was stopped long before": Case(
         "reaches-valid", [LATE], faults=[Fault("agent-stop", "node-1", 80.0, 90.0)]
     ),
@@ -109,6 +129,15 @@ CASES = {
     "one while the node of its endpoint is cut off": Case("", [SILENT], faults=[Fault("cut", "node-2", 109.0, 111.0)]),
     "one while the agent is down, which costs nothing": Case(
         "answered", [SILENT], faults=[Fault("agent-kill", "node-1", 109.0, 111.0)]
+    ),
+    "one while the agent is upgraded, which costs nothing": Case(
+        "answered", [SILENT], faults=[Fault("agent-upgrade", "node-1", 109.0, 111.0)]
+    ),
+    "one while the agent gets no memory, which costs nothing": Case(
+        "answered", [SILENT], faults=[Fault("agent-memory", "node-1", 109.0, 111.0)]
+    ),
+    "one while etcd is down, which costs nothing": Case(
+        "answered", [SILENT], faults=[Fault("etcd-kill", EVERYWHERE, 109.0, 111.0)]
     ),
     "one that may have gone to a pod that had just ended": Case(
         "", [replace(SILENT, began=100.7, ended=100.8)], spans=[Span(VIEW, "dead", 0.0, 0.0, 100.0, 100.1)]
@@ -134,6 +163,22 @@ CASES = {
     "a query whose process was killed": Case(
         "", lookups=[Lookup("node-1", NAME, 50.0, 53.0)], faults=[Fault("dns-kill", "node-1", 49.0, 49.1)]
     ),
+    "a query while the agent was upgraded, which costs nothing": Case(
+        "names-answered",
+        lookups=[Lookup("node-1", NAME, 50.0, 53.0)],
+        faults=[Fault("agent-upgrade", "node-1", 49.0, 52.0)],
+    ),
+    "an agent that ended by itself": Case("stays-up", ends=[End(50.0, "agent", "node-1", "")]),
+    "one that got no memory": Case(
+        "", ends=[End(50.0, "agent", "node-1", "")], faults=[Fault("agent-memory", "node-1", 48.0, 49.0)]
+    ),
+    "one while the server got no memory": Case(
+        "stays-up", ends=[End(50.0, "agent", "node-1", "")], faults=[Fault("api-memory", EVERYWHERE, 48.0, 51.0)]
+    ),
+    "one long after it got none": Case(
+        "stays-up", ends=[End(55.0, "agent", "node-1", "")], faults=[Fault("agent-memory", "node-1", 48.0, 49.0)]
+    ),
+    "an etcd that ended by itself": Case("stays-up", ends=[End(50.0, "etcd", EVERYWHERE, "")]),
     "a packet that left untranslated": Case("nothing-left", leaks=[Leak(50.0, 50.4, "node-1", 3)]),
     "one while plain tables were away": Case(
         "", leaks=[Leak(50.0, 50.4, "node-1", 3)], faults=[Fault("flush-plain", "node-1", 49.9, 50.1)]
@@ -160,6 +205,7 @@ def test_a_planted_violation_is_found_by_its_law_alone(case: Case) -> None:
         lookups=(*RIGHT.lookups, *case.lookups),
         faults=tuple(case.faults),
         leaks=tuple(case.leaks),
+        ends=tuple(case.ends),
         figures=(*RIGHT.figures, *case.figures),
         deviations=tuple(case.deviations),
         beats=tuple(Beat(beat.at, case.slowness) for beat in RIGHT.beats),
@@ -178,5 +224,6 @@ def test_a_run_in_which_nothing_happened_shows_nothing() -> None:
 
 def test_what_is_allowed_is_allowed_to_faults_that_exist() -> None:
     known = {*KINDS, "flush-plain"}
-    assert (FOLLOWS_AFTER.keys() | DNS_AFTER.keys() | LOSES_PACKETS.keys()) <= known
+    may_end = {fault for faults in MAY_END.values() for fault in faults}
+    assert (FOLLOWS_AFTER.keys() | DNS_AFTER.keys() | LOSES_PACKETS.keys() | LOSES_ANSWERS.keys() | may_end) <= known
     assert all(times >= 1 for times, _ in ROOM.values())

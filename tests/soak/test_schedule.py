@@ -11,7 +11,7 @@ from tests.soak.records import FRONTENDS, NO_ADDRESS, NO_NAME
 from tests.soak.schedule import KINDS, Shape, schedule
 from tests.soak.shrink import shrink
 
-SHAPE = Shape(("node-1", "node-2", "node-3"), clocks=True, disk=True)
+SHAPE = Shape(("node-1", "node-2", "node-3"), clocks=True, disk=True, etcd=True)
 NODES = {"node-1": ("192.168.0.11",), "node-2": ("192.168.0.12",)}
 PODS = {
     "one": PodState("node-1", ("10.244.1.10", "fd00::1"), "a"),
