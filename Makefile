@@ -23,7 +23,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-ubuntu boot-images boot-image boot-neighbours neighbours conformance conformance-api test-clusters lint unit kernel laws times worlds history soak reliability storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names bench-commands wheel deb image site release unit-on boot-release lock audit clean
+.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-ubuntu boot-images boot-image boot-neighbours neighbours conformance conformance-api test-clusters lint unit kernel laws times worlds history soak soak-seeds reliability storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names bench-commands wheel deb image site release unit-on boot-release lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -39,6 +39,7 @@ help:
 	@echo "make times   the tests that time something, held to what is promised; for a machine that does nothing else (root)"
 	@echo "make history  what eight clients see while servers are killed, and what a lab does whose control planes are"
 	@echo "make soak    a lab under load and random faults, watched by laws; SECONDS=180, SEED=N repeats the steps (root)"
+	@echo "make soak-seeds  an hour of that with ten seeds, into docs/reliability.md; SEEDS=\"3 7\" repeats these (root)"
 	@echo "make reliability  what each fault costs, into docs/reliability.md; ONLY=FAULT prints one (root)"
 	@echo "make storages  kubectl, Python clients and agents with objects in memory and in an etcd of three members (root)"
 	@echo "make attack  what hostile clients, servers and files do to server and agent, at length, with figures"
@@ -166,10 +167,15 @@ history: setup $(VENV)/.installed $(TEST_TOOLS) .tools/faketime/libfaketimeMT.so
 	$(SUDO) env EFFORT=45 $(BIN)/pytest $(LONG) tests/lab/test_control_planes.py
 
 # Random faults under load, watched by laws; SEED=N repeats the steps of a run, and each round of 45 seconds can be repeated alone.
-soak reliability: SYSTEM_PACKAGES += iputils-ping conntrack gcc libc6-dev
+soak soak-seeds reliability: SYSTEM_PACKAGES += iputils-ping conntrack gcc libc6-dev
 soak: SECONDS := 180
 soak: setup $(VENV)/.installed .tools/etcd-3.4/etcd
 	$(SUDO) env PYTHONPATH=. $(BIN)/python -m tests.soak --seconds $(SECONDS) --seed=$(SEED)
+
+# An hour of that with ten seeds, and the table of seeds in docs/reliability.md; SEEDS="3 7" repeats these.
+soak-seeds: SEEDS := 1 2 3 4 5 6 7 8 9 10
+soak-seeds: setup $(VENV)/.installed .tools/etcd-3.4/etcd
+	$(SUDO) env PYTHONPATH=. $(BIN)/python -m tests.soak --seconds 360 --seeds="$(SEEDS)" --shrink 0 --write docs/reliability.md
 
 # One fault after the other, and the measured columns of docs/reliability.md; ONLY=FAULT prints one.
 reliability: setup $(VENV)/.installed

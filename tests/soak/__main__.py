@@ -23,10 +23,12 @@ from nodeagent.lab.net.fork_server import ForkServer
 from nodeagent.lab.net.member import ACTOR
 from nodeagent.lab.net.warm_launcher import modules_of
 from tests.soak.laws import Violation
+from tests.soak.machine import machine
 from tests.soak.planted import BUGS, program_of
 from tests.soak.records import History, Step
 from tests.soak.run import NODES, Options, Run, read_steps, save
 from tests.soak.schedule import Shape, schedule
+from tests.soak.seeds_table import row_of, write_rows
 from tests.soak.shrink import shrink
 
 CLOCK = Path(__file__).with_name("clock.c")
@@ -43,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=180.0, help="time for all rounds (default: 180)")
     parser.add_argument("--seed", default="", help="repeats the steps of a run that printed it")
+    parser.add_argument("--seeds", default="", help="several, with spaces between: a run of each, one after another")
+    parser.add_argument("--write", type=Path, help="the document whose table of seeds gets the rows of these")
     parser.add_argument(
         "--storage", choices=("own", "etcd"), default="", help="of the API server (default: the seed decides)"
     )
@@ -54,14 +58,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shrink", type=float, default=300.0, help="seconds for shorter lists of steps; 0: none")
     parser.add_argument("--out", type=Path, default=Path("build/soak"), help="directory for what a failed run writes")
     options = parser.parse_args(arguments)
-    seed = options.seed or secrets.token_hex(3)
+    seeds = options.seeds.split() or [options.seed or secrets.token_hex(3)]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the lab and its disk are removed
     fork_server = ForkServer(ACTOR, *modules_of(*COMMANDS))
-    soak = Soak(fork_server, options.planted, options.out, seed, options.storage or storage_of(seed))
+    status = 0
     try:
-        if options.steps:
-            return soak.repeat(read_steps(options.steps), options.shrink)
-        return soak.rounds(options.seconds, options.round, options.shrink)
+        for seed in seeds:
+            soak = Soak(fork_server, options.planted, options.out, seed, options.storage or storage_of(seed))
+            if options.steps:
+                return soak.repeat(read_steps(options.steps), options.shrink)
+            status |= soak.rounds(options.seconds, options.round, options.shrink)
+            say(soak.row)
+            if options.write:
+                options.write.write_text(write_rows(options.write.read_text(), {seed: soak.row}, machine()))
+        return status
     finally:
         fork_server.close()
 
@@ -76,7 +86,7 @@ def say(text: str) -> None:
 
 
 class Soak:
-    """A command: rounds in one lab, trials each in a new one."""
+    """A command: rounds in one lab, trials each in a new one. row: of the table of seeds, after the rounds."""
 
     def __init__(self, fork_server: ForkServer, planted: str, out: Path, seed: str, storage: str) -> None:
         self._fork_server = fork_server
@@ -87,6 +97,7 @@ class Soak:
         self._out = out
         self._seed = seed
         self._storage = storage
+        self.row = ""
         nodes = [node_name(number) for number in range(1, NODES + 1)]
         self._shape = Shape(nodes, clocks=self._has_clocks, disk=True, etcd=storage == "etcd")
 
@@ -116,7 +127,7 @@ class Soak:
                 if found:
                     break
                 number += 1
-            say(f"{run.summary}")
+            self.row = row_of(self._seed, self._storage, run.summary, len(found))
         return self._fail(history, found, f"{self._seed}-{number}", shrinking) if found else 0
 
     def repeat(self, steps: Sequence[Step], shrinking: float) -> int:

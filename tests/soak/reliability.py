@@ -5,8 +5,6 @@ With `--write FILE` the measured columns of the table in that document are repla
 
 import argparse
 import json
-import platform
-import re
 import secrets
 import signal
 import socket
@@ -27,6 +25,7 @@ from nodeagent.lab.net.network_namespaces import LabError, enter, inside
 from nodeagent.lab.net.warm_launcher import modules_of
 from tests.soak.__main__ import COMMANDS, DISK_MEGABYTES, small_disk
 from tests.soak.costs import Cost, cost_of, write_costs
+from tests.soak.machine import machine
 from tests.soak.offers import spec_of, targets
 from tests.soak.records import Step
 from tests.soak.run import Options, Run
@@ -279,14 +278,6 @@ def bench_on(base: Path, fork_server: ForkServer) -> Iterator[Bench]:
         finally:
             for upstream in bench.upstream:
                 upstream.stop()
-
-
-def machine() -> str:
-    """Returns what it was measured on."""
-    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    cores = len(re.findall(r"^processor", Path("/proc/cpuinfo").read_text(), re.MULTILINE))
-    memory = int(re.findall(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())[0]) >> 20
-    return f"{cores} cores of {model[1] if model else platform.machine()}, {memory} GB, Linux {platform.release()}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
