@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.soak.offers import service_view
+from tests.soak.offers import service_view, slices_view
 from tests.soak.records import ALIVE, EVERYWHERE, FRONTENDS, NO_ADDRESS, NO_NAME, Attempt, Fault, History, Lookup, Span
 
 FOLLOW_SECONDS = 1.0
@@ -178,6 +178,9 @@ def fresh_names(history: History, times: Times) -> Iterator[str]:
             valid = times.may(one.view, since, one.ended)
             if len(valid) > 1:
                 valid.add(NO_ADDRESS)  # a headless Service that is new has its slices later
+            slices = times.may(slices_view(one.view.removesuffix("?")), since, one.ended)
+            if valid & slices:
+                valid |= slices  # or still those of the Service before it, which was not headless
             if valid and one.answer not in valid and not _is_between(one.answer, valid):
                 yield _old(one, since, valid)
 

@@ -1,7 +1,7 @@
 """What Services offer, and which pods must answer at each of their frontends. Pure: docs/semantics.md in a dozen lines.
 
-A view is the text of a frontend on a node, `ADDRESS:PORT@NODE`, a Service, `NAME#`, or its name, `NAME?`; its members are the
-pods behind it, or the answer of DNS.
+A view is the text of a frontend on a node, `ADDRESS:PORT@NODE`, a Service, `NAME#`, its name, `NAME?`, or its slices, `NAME=`; its
+members are the pods behind it, or the answer of DNS.
 """
 
 import random
@@ -142,13 +142,22 @@ def name_view(name: str) -> str:
     return f"{name}?"
 
 
+def slices_view(name: str) -> str:
+    return f"{name}="
+
+
+def slices_answer(service: Document, pods: Mapping[str, PodState]) -> str:
+    """Returns what DNS answers from the slices of a Service, if it is headless."""
+    ready = (pod for pod in selected(service, pods).values() if pod.ready and not pod.terminating)
+    return answer_text(pod.addresses[0] for pod in ready)
+
+
 def name_answer(service: Document | None, pods: Mapping[str, PodState]) -> str:
     """Returns what DNS answers to an A query for the name of a Service."""
     if service is None:
         return NO_NAME
     if is_headless(service):
-        ready = (pod for pod in selected(service, pods).values() if pod.ready and not pod.terminating)
-        return answer_text(pod.addresses[0] for pod in ready)
+        return slices_answer(service, pods)
     spec = service["spec"]
     return answer_text(one for one in spec.get("clusterIPs") or [spec["clusterIP"]] if family_of(one) is Family.IPV4)
 

@@ -42,6 +42,8 @@ from tests.soak.offers import (
     is_headless,
     name_answer,
     name_view,
+    slices_answer,
+    slices_view,
     targets,
     views_of,
     without_nulls,
@@ -203,7 +205,8 @@ class Stage(LiveCluster):
         for name, pod in self.states.items():
             yield ALIVE, name
             yield f"home@{pod.node}", name
-        for service in self.services.values():
+        for name, service in self.services.items():
+            yield slices_view(name), slices_answer(service, self.states)
             yield from views_of(service, self.states, self.addresses())
         for name in (SERVICE, *SLOTS):
             yield name_view(name), name_answer(self.services.get(name), self.states)

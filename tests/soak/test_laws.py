@@ -153,6 +153,20 @@ CASES = {
         lookups=[Lookup("node-1", "h?", 100.5, 100.6, "10.0.0.2 10.0.0.9")],
         spans=[Span("h?", "10.0.0.1 10.0.0.2", 0.0, 0.0, 100.0, 100.4), Span("h?", "10.0.0.2 10.0.0.3", 100.0, 100.4)],
     ),
+    "an answer with the pods of the Service that had the name before it was headless": Case(
+        "",
+        lookups=[Lookup("node-1", "h?", 100.5, 100.6, "10.0.0.1 10.0.0.2")],
+        spans=[
+            Span("h=", "10.0.0.1 10.0.0.2", 0.0, 0.0, 100.0, 100.1),
+            Span("h?", "10.96.0.9", 0.0, 0.0, 100.0, 100.1),
+            *(Span(view, "10.0.0.2", 100.1, 100.2) for view in ("h=", "h?")),
+        ],
+    ),
+    "an answer with pods where the name has an address": Case(
+        "fresh-names",
+        lookups=[Lookup("node-1", "h?", 100.5, 100.6, "10.0.0.1 10.0.0.2")],
+        spans=[Span("h=", "10.0.0.1 10.0.0.2", 0.0, 0.0), Span("h?", "10.96.0.9", 0.0, 0.0)],
+    ),
     "an old answer of half a second": Case("", lookups=[Lookup("node-1", NAME, 100.5, 100.6, "10.96.0.1")]),
     "an old answer of a process that was stopped": Case(
         "",
