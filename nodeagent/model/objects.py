@@ -4,6 +4,9 @@ Only the fields that some code uses are here; unknown ones (managedFields above 
 become Python objects. Field meanings: Kubernetes API v1 and discovery.k8s.io/v1. `null` and absent are the same.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from msgspec import Struct, field
 
 from nodeagent.model.names import ObjectKey
@@ -121,10 +124,17 @@ class EndpointPort(Struct, frozen=True, gc=False):
     protocol: str | None = None
 
 
+if TYPE_CHECKING:
+    EndpointList = Sequence[Endpoint]
+    """Decoded, they are a tuple; a slice that is held has them packed (`stored_endpoints`)."""
+else:
+    EndpointList = tuple[Endpoint, ...]
+
+
 class EndpointSlice(Struct, frozen=True, gc=False, rename="camel"):
     metadata: ObjectMeta
     address_type: str = ""
-    endpoints: tuple[Endpoint, ...] | None = None
+    endpoints: EndpointList | None = None
     ports: tuple[EndpointPort, ...] | None = None
 
 

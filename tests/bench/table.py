@@ -154,7 +154,7 @@ async def churn(
     versions: list[EndpointSlice] = []
     for turn in range(changes_a_second * CHURN_SECONDS // 2):
         (held,), _ = decoded(EndpointSlice, [slice_json(turn * 7919 % services, endpoints)])
-        versions += [replace(held, endpoints=(held.endpoints or ())[1:]), held]
+        versions += [replace(held, endpoints=tuple(held.endpoints or ())[1:]), held]
     loop = asyncio.get_running_loop()
     passes.reports.clear()
     began, began_on_processor = loop.time(), time.process_time()
@@ -205,7 +205,7 @@ async def measure(services: int, endpoints: int) -> dict[str, float]:
     for turn in range(CHANGES):
         index = turn * 7919 % services
         (held,), _ = decoded(EndpointSlice, [slice_json(index, endpoints)])
-        present = held.endpoints or ()
+        present = tuple(held.endpoints or ())
         smaller = replace(held, endpoints=present[: turn % endpoints] + present[turn % endpoints + 1 :])
         for version in (smaller, held):
             await asyncio.sleep(SPACING_SECONDS)  # a change alone is what is measured

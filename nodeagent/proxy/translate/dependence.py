@@ -6,6 +6,7 @@ from enum import Flag, auto
 from msgspec.structs import asdict
 
 from nodeagent.model.objects import EndpointSlice, Service
+from nodeagent.model.stored_endpoints import without_addresses
 from nodeagent.proxy.translate.context import Context
 
 
@@ -33,7 +34,7 @@ def parts_read(service: Service, slices: Iterable[EndpointSlice]) -> Part:
     if _is_external(service):
         parts |= Part.PROTECTION
     for one in slices:
-        for endpoint in one.endpoints or ():
+        for endpoint in without_addresses(one.endpoints):
             if endpoint.hints is not None:
                 return parts | Part.ZONE
     return parts

@@ -150,7 +150,7 @@ def test_nothing_holds_the_loop(namespace: Namespace, family: Family, protocol: 
                 await until(lambda: len(observers.reports) == 1)
                 for turn in range(CHANGES):
                     whole = held[turn % len(held)]
-                    endpoints = whole.endpoints or ()
+                    endpoints = tuple(whole.endpoints or ())
                     for version in (
                         replace(whole, endpoints=endpoints[: turn * 99] + endpoints[turn * 99 + 1 :]),
                         whole,
