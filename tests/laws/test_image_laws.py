@@ -136,8 +136,9 @@ class Table:
     def sync(self, cluster: Cluster, dirty: Collection[ObjectKey] | None = None) -> Delta:
         """One pass; None: everything may have changed."""
         changed = self.translator.update(cluster, dirty, CONTEXT)
-        self.desired.update(changed, self.programmed)
+        self.desired.update(changed, self.desired.programmed)
         self.desired.set_node(NODE)
+        assert self.desired.programmed == self.programmed  # a view of the image as it was, however much changed
         delta = diff_keys(self.desired.take_dirty(), self.desired.image, self.programmed)
         apply_delta(self.programmed, delta)
         return delta

@@ -276,7 +276,7 @@ def test_an_audit_and_its_repairs_harm_no_packet(scene: Scene, monkeypatch: pyte
     other = list(belief.image[schema.CLUSTER_IPS])[-1]
     with scene.traffic():
         for name in (schema.BACKENDS, schema.FRONTENDS, schema.CLUSTER_IPS):
-            key = next(key for key in reversed(belief.image[name]) if key.startswith(other))
+            key = next(key for key in reversed(list(belief.image[name])) if key.startswith(other))
             change = Transaction(scene.at.family, agent.driver._specs)
             change.write_delta(Delta({}, {name: [key]}))
             scene.node.run(partial(agent.socket.commit, change, agent.driver._others.known()))

@@ -6,7 +6,7 @@ from enum import Enum
 
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.driver.readback import TableDeviation, chain_deviation, same_set
-from nodeagent.proxy.dataplane.image.image import TableImage, class_of, empty_image
+from nodeagent.proxy.dataplane.image.image import ReadableImage, TableImage, class_of, empty_image
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import Hook, ProgramOptions
 from nodeagent.proxy.dataplane.program.classes import PickClass, pick_class
@@ -76,7 +76,7 @@ class Belief:
     affinity: what a new table in its place shall contain, key → (endpoint, timeout ms, remaining ms).
     """
 
-    image: TableImage
+    image: ReadableImage
     exists: bool = False
     usable: bool = False
     claimed: bool = False

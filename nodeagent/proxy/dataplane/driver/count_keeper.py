@@ -20,7 +20,7 @@ from nodeagent.proxy.dataplane.image.carried_counts import (
     carried_keys,
 )
 from nodeagent.proxy.dataplane.image.delta import Delta
-from nodeagent.proxy.dataplane.image.image import TableImage
+from nodeagent.proxy.dataplane.image.image import ReadableImage, TableImage
 from nodeagent.proxy.dataplane.program.schema import SetSpec
 from nodeagent.wire.netlink.nf_tables.element_reading import read_counts
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import set_named
@@ -53,7 +53,7 @@ class CountKeeper:
         successors = self._find_successors(belief, wanted, dirty, anew=anew)
         return self._begin(successors, whole=anew), successors
 
-    def prepare_unsettled(self, image: TableImage) -> tuple[Delta, Counts, Successors]:
+    def prepare_unsettled(self, image: ReadableImage) -> tuple[Delta, Counts, Successors]:
         """Returns the elements with uncounted connections, to be rebuilt as they are in `image`, and the same as `prepare`. Blocking."""
         elements = {
             name: {key: image[name][key] for key in by_key if key in image[name]}
@@ -78,7 +78,7 @@ class CountKeeper:
             final.setdefault(name, {}).update({key: packets for key, (packets, _) in counted.items()})
         self._uncounted.committed(self._carried, final, deletes, self._successors)
 
-    def add_missed(self, counts: Counts, image: TableImage) -> None:
+    def add_missed(self, counts: Counts, image: ReadableImage) -> None:
         """Adds connections that another table counted to the elements that exist here."""
         for name, by_key in counts.items():
             missed = {key: packets for key, (packets, _) in by_key.items() if packets and key in image[name]}

@@ -30,9 +30,8 @@ from nodeagent.proxy.dataplane.driver.standby import Standby
 from nodeagent.proxy.dataplane.driver.transaction import Transaction
 from nodeagent.proxy.dataplane.driver.unused_chains import UnusedChains
 from nodeagent.proxy.dataplane.errors import CommitRejected, KernelUnclear, NotPermitted, Rejection, StaleGeneration
-from nodeagent.proxy.dataplane.image.delta import apply_delta
 from nodeagent.proxy.dataplane.image.desired import DesiredImage, slots_of
-from nodeagent.proxy.dataplane.image.image import TableImage, empty_image
+from nodeagent.proxy.dataplane.image.image import TableImage
 from nodeagent.proxy.dataplane.image.render import too_many_backends
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import ProgramOptions
@@ -256,7 +255,7 @@ class TableDriver:
         if not (self._compare_all or self._desired.dirty or self._failures):
             return TableReport(seconds=monotonic() - started)
         for attempt in range(QUARANTINE_ROUNDS):
-            big = self._compare_all or self._desired.dirty > INLINE_ELEMENTS
+            big = self._compare_all or sum(map(len, self._desired.dirty.values())) > INLINE_ELEMENTS
             try:
                 plan = await self._plan(big)
                 big = big or plan.delta.touched > INLINE_ELEMENTS
@@ -313,10 +312,9 @@ class TableDriver:
         assert belief is not None, "a pass reads back before it plans"
         if belief.usable and not self._planner.base_chains <= belief.chains:
             self._claim(belief)
-        dirty = self._desired.take_dirty()
         rebuild = self._failures >= REBUILD_AFTER_FAILURES
         anew = rebuild or not belief.usable
-        wanted, looked_at = self._desired.image, None if self._compare_all else dirty
+        wanted, looked_at = self._desired.image, None if self._compare_all else self._desired.dirty
         if belief.exists and anew:
             await in_thread(partial(self._let_standby_serve, belief, wanted))
 
@@ -371,10 +369,8 @@ class TableDriver:
     def _committed(self, plan: TablePlan) -> None:
         belief = self._belief
         assert belief is not None, "a plan was made from a belief"
-        if plan.new_table:
-            belief.image = {**empty_image(self._desired.image), **plan.delta.puts}
-        else:
-            apply_delta(belief.image, plan.delta)
+        self._desired.settle()
+        belief.image = self._desired.programmed
         belief.exists = belief.usable = belief.program_right = True
         belief.classes, belief.timeouts = set(plan.classes), set(plan.timeouts)
         belief.affinity = {}

@@ -5,7 +5,7 @@ from itertools import islice
 from math import ceil
 from typing import NamedTuple
 
-from nodeagent.proxy.dataplane.image.image import Elements, TableImage
+from nodeagent.proxy.dataplane.image.image import Elements, ReadableImage
 
 AUDIT_SECONDS = 240.0
 """From the beginning of one round to that of the next, while no other process changes the ruleset."""
@@ -46,7 +46,7 @@ class ElementWalk:
         self._again = True
         self._seconds = WALK_SECONDS
 
-    def take(self, image: TableImage, now: float) -> Slice:
+    def take(self, image: ReadableImage, now: float) -> Slice:
         """Returns the next slice of what is believed; an empty one if nothing is left to compare in this round. now: seconds."""
         if self._begun is None:
             self._begun = now

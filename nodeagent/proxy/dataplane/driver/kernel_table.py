@@ -15,7 +15,7 @@ from nodeagent.proxy.dataplane.driver.readback import hook_of, same_set
 from nodeagent.proxy.dataplane.driver.ruleset import READ_ATTEMPTS, Ruleset, read_objects, repeated, typed_errors
 from nodeagent.proxy.dataplane.errors import DumpInterrupted, KernelBusy, KernelUnclear
 from nodeagent.proxy.dataplane.image.carried_counts import COUNTED, Counts
-from nodeagent.proxy.dataplane.image.image import Elements, TableImage
+from nodeagent.proxy.dataplane.image.image import Elements, ReadableImage
 from nodeagent.proxy.dataplane.image.render import image_of_services, programmed_keys
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.schema import SetSpec
@@ -130,7 +130,7 @@ class KernelTable:
             return None
         return contents
 
-    def outline(self, believed: TableImage | None = None) -> Contents | None:
+    def outline(self, believed: ReadableImage | None = None) -> Contents | None:
         """Reads table, sets, chains and rules, and the elements that lead to chains: most foreign changes show in these.
 
         Elements of services are read only if they cannot be counted: those of ranges, which are few (a range is one or two
@@ -227,7 +227,7 @@ class KernelTable:
                     return key
         return None
 
-    def _sample_matches(self, name: str, believed: Elements) -> bool:
+    def _sample_matches(self, name: str, believed: Mapping[bytes, bytes]) -> bool:
         """Returns whether some elements of a big set are as believed; False for a small set."""
         if len(believed) <= SAMPLE_ABOVE:
             return False

@@ -9,7 +9,7 @@ A frontend's count stays at its key. An endpoint's count follows the endpoint, f
 
 from collections.abc import Iterable, Mapping
 
-from nodeagent.proxy.dataplane.image.image import Elements, TableImage, class_of
+from nodeagent.proxy.dataplane.image.image import Elements, ReadableImage, TableImage, class_of
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.classes import CLUSTER_SCOPE_OFFSET
 
@@ -30,7 +30,7 @@ Successors = Mapping[str, Mapping[bytes, bytes]]
 
 def carried_keys(
     wanted: TableImage,
-    programmed: TableImage,
+    programmed: ReadableImage,
     dirty: Mapping[str, Iterable[bytes]] | None,
     *,
     anew: bool = False,
@@ -56,7 +56,7 @@ def carried_keys(
     return found
 
 
-def _moved(changed: Iterable[bytes], want: Elements, have: Elements) -> dict[bytes, bytes]:
+def _moved(changed: Iterable[bytes], want: Elements, have: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     old = {(_list_of(key), have[key]): key for key in changed if key in have}
     pairs = ((key, old.get((_list_of(key), want[key]))) for key in changed if key in want)
     return {key: before for key, before in pairs if before is not None}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from nodeagent.proxy.dataplane.image.image import Elements, TableImage
+from nodeagent.proxy.dataplane.image.image import Elements, ReadableImage, TableImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Delta:
         return put + sum([len(set(keys).difference(self.puts.get(name, ()))) for name, keys in self.deletes.items()])
 
 
-def diff_images(wanted: TableImage, programmed: TableImage) -> Delta:
+def diff_images(wanted: TableImage, programmed: ReadableImage) -> Delta:
     """Returns everything that differs in the sets of `wanted`."""
     keys: dict[str, Iterable[bytes]] = {}
     new: dict[str, Elements] = {}
@@ -40,7 +40,7 @@ def diff_images(wanted: TableImage, programmed: TableImage) -> Delta:
     return Delta({**some.puts, **new}, some.deletes)
 
 
-def diff_keys(keys: Mapping[str, Iterable[bytes]], wanted: TableImage, programmed: TableImage) -> Delta:
+def diff_keys(keys: Mapping[str, Iterable[bytes]], wanted: TableImage, programmed: ReadableImage) -> Delta:
     """Returns what differs at the given keys, in their order, or sorted if they are an unordered set.
 
     The kernel accepts some nested ranges in one order only, so the order must not depend on chance.

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from nodeagent.model.addresses import Family, family_of
@@ -10,8 +11,9 @@ from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.proxy.dataplane.image.affinity import AffinityIds
 from nodeagent.proxy.dataplane.image.blocks import OtherAddresses
+from nodeagent.proxy.dataplane.image.earlier import EarlierElements
 from nodeagent.proxy.dataplane.image.image import (
-    Elements,
+    ReadableImage,
     TableImage,
     class_of,
     empty_image,
@@ -59,8 +61,8 @@ class _Rendered:
 class DesiredImage:
     """The desired image of one family, and from which service each element comes.
 
-    `dirty` counts the keys that may differ from what is programmed; `take_dirty` returns them.
-    unrendered: services whose rendering failed, which is a defect of this program; all others are rendered.
+    programmed: a live view of what the image was at the last `settle`. The elements that changed since then are held, not the whole
+    image again. unrendered: services whose rendering failed, which is a defect of this program; all others are rendered.
     """
 
     def __init__(self, family: Family) -> None:
@@ -69,13 +71,17 @@ class DesiredImage:
         self._held: dict[ObjectKey, _Held] = {}
         self._shared: dict[str, Counter[bytes]] = {name: Counter() for name in _SHARED}
         self._others = OtherAddresses(family)
-        self._dirty: dict[str, set[bytes]] = {}
+        self._before: dict[str, dict[bytes, bytes | None]] = {name: {} for name in self.image}
+        """By set: the value at the last `settle` of each key that changed since then; None: it was absent."""
+        self.programmed: ReadableImage = {
+            name: EarlierElements(elements, self._before[name]) for name, elements in self.image.items()
+        }
         self._node: NodeState | None = None
         self.affinity = AffinityIds(family)
         self.timeouts = AffinityTimeouts()
         self.unrendered: dict[ObjectKey, Problem] = {}
 
-    def update(self, changes: Mapping[ObjectKey, ServiceState | None], programmed: TableImage) -> None:
+    def update(self, changes: Mapping[ObjectKey, ServiceState | None], programmed: ReadableImage) -> None:
         """Replaces the elements of some services (None: the service is gone).
 
         All old elements are removed before new ones are added: a frontend that passes from one service to another is in both.
@@ -104,7 +110,7 @@ class DesiredImage:
                 self._held[key] = self._install(held[key], ready)
         self._look_at_blocks(touched)
 
-    def _render(self, key: ObjectKey, state: ServiceState | None, held: _Held, programmed: TableImage) -> _Rendered:
+    def _render(self, key: ObjectKey, state: ServiceState | None, held: _Held, programmed: ReadableImage) -> _Rendered:
         """Renders the new state of a service. Lists that stay are amended in the image already."""
         new: dict[SlotList | MemberList, Held] = {}
         try:
@@ -128,12 +134,19 @@ class DesiredImage:
             present = self.image[name]
             changed = {key: value for key, value in elements.items() if present[key] != value}
             if changed:
+                self._remember(name, changed)
                 present.update(changed)
-                self._dirty.setdefault(name, set()).update(changed)
+
+    def _remember(self, name: str, keys: Iterable[bytes]) -> None:
+        """Keeps the present values of keys that are about to change."""
+        before, present = self._before[name], self.image[name]
+        for key in keys:
+            if key not in before:
+                before[key] = present.get(key)
 
     def _put(self, name: str, changed: Mapping[bytes, bytes | None]) -> None:
         """Writes elements of a map or set (None: removes the element)."""
-        self._dirty.setdefault(name, set()).update(changed)
+        self._remember(name, changed)
         elements = self.image[name]
         for key, value in changed.items():
             if value is None:
@@ -155,10 +168,11 @@ class DesiredImage:
         }
         for name, elements in wanted.items():
             held = self.image[name]
-            changed = {key for key in held.keys() | elements.keys() if held.get(key) != elements.get(key)}
+            changed = {
+                key: elements.get(key) for key in held.keys() | elements.keys() if held.get(key) != elements.get(key)
+            }
             if changed:
-                self._dirty.setdefault(name, set()).update(changed)
-                self.image[name] = elements
+                self._put(name, changed)
                 if name == schema.NODEPORT_ADDRESSES:
                     self._look_at_blocks(self.image[schema.CLUSTER_IP_BLOCKS])
 
@@ -178,14 +192,20 @@ class DesiredImage:
             self._put(schema.CLUSTER_IP_ONLY_BLOCKS, changed)
 
     @property
-    def dirty(self) -> int:
-        """How many keys changed since the last `take_dirty`."""
-        return sum(map(len, self._dirty.values()))
+    def dirty(self) -> dict[str, AbstractSet[bytes]]:
+        """The keys that changed since the last `settle`, by set."""
+        return {name: before.keys() for name, before in self._before.items() if before}
 
-    def take_dirty(self) -> dict[str, set[bytes]]:
-        """Returns the keys changed since the last call."""
-        dirty, self._dirty = self._dirty, {}
+    def take_dirty(self) -> dict[str, frozenset[bytes]]:
+        """Returns the dirty keys, and settles."""
+        dirty = {name: frozenset(keys) for name, keys in self.dirty.items()}
+        self.settle()
         return dirty
+
+    def settle(self) -> None:
+        """Called when the image is programmed as it is."""
+        for before in self._before.values():
+            before.clear()
 
     def owner_of(self, name: str, key: bytes) -> ObjectKey | None:
         """Returns the service that an element comes from (one of them, if it is shared); None if it is the node's own."""
@@ -199,9 +219,7 @@ class DesiredImage:
 
     def _retire(self, held: _Held, successor: Rendering) -> None:
         for name, keys in held.keys.items():
-            elements = self.image[name]
-            dirty = self._dirty.setdefault(name, set())
-            staying: Elements = successor.elements.get(name, {})
+            elements, before = self.image[name], self._before[name]
             counts = self._shared.get(name)
             for key in keys:
                 if counts is not None:
@@ -209,15 +227,10 @@ class DesiredImage:
                     if counts[key]:
                         continue
                     del counts[key]
-                del elements[key]
-                if key not in staying:
-                    dirty.add(key)
+                value = elements.pop(key)
+                before.setdefault(key, value)
         for where in [where for where in held.lists if where not in successor.lists]:
-            keys_of_list = held.lists.pop(where).keys()
-            elements = self.image[where.name]
-            for key in keys_of_list:
-                del elements[key]
-            self._dirty.setdefault(where.name, set()).update(keys_of_list)
+            self._put(where.name, dict.fromkeys(held.lists.pop(where).keys()))
 
     def _install(self, held: _Held, ready: _Rendered) -> _Held:
         keys: dict[str, tuple[bytes, ...]] = {}
@@ -265,12 +278,12 @@ def slots_of(states: Iterable[ServiceState | None]) -> int:
     return count
 
 
-def classes_in(elements_by_map: TableImage) -> set[PickClass]:
+def classes_in(elements_by_map: ReadableImage) -> set[PickClass]:
     """Returns the pick classes that the frontends of an image (or of a delta's puts) lead to."""
     numbers = {class_of(value) for name in _CLASS_MAPS for value in elements_by_map.get(name, {}).values()}
     return {pick for number in numbers if (pick := pick_class(number)) is not None}
 
 
-def timeouts_in(elements_by_map: TableImage) -> set[int]:
+def timeouts_in(elements_by_map: ReadableImage) -> set[int]:
     """Returns the affinity timeouts (seconds) in an image or in a delta's puts."""
     return {class_of(value) for name in _TIMEOUT_MAPS for value in set(elements_by_map.get(name, {}).values())}

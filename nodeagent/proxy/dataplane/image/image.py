@@ -7,7 +7,7 @@ Read-back yields the same form as rendering, so restart, drift repair and diff a
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from ipaddress import ip_address, ip_network, summarize_address_range
 
@@ -21,6 +21,8 @@ KNOWN_CIDRS = 1024
 
 Elements = dict[bytes, bytes]
 TableImage = dict[str, Elements]
+ReadableImage = Mapping[str, Mapping[bytes, bytes]]
+"""One that is read only."""
 
 _PORT_PAD = struct.Struct(">H2x")
 _PROTOCOL_PAD = struct.Struct("B3x")

@@ -15,6 +15,7 @@ from nodeagent.proxy.dataplane.image.affinity import affinity_id
 from nodeagent.proxy.dataplane.image.blocks import cluster_ip_block
 from nodeagent.proxy.dataplane.image.image import (
     Elements,
+    ReadableImage,
     TableImage,
     class_of,
     comment_text,
@@ -74,7 +75,7 @@ def assign_slots(before: Sequence[bytes], wanted: Iterable[bytes]) -> list[bytes
     return [next(filler) if endpoint is None else endpoint for endpoint in slots]
 
 
-def route_class(programmed: TableImage, key: bytes, *, node_port: bool, cluster_scope: bool) -> bytes | None:
+def route_class(programmed: ReadableImage, key: bytes, *, node_port: bool, cluster_scope: bool) -> bytes | None:
     """Returns the class of one of a frontend's lists in the programmed image; skips the classes that look at the source."""
     if cluster_scope:
         return programmed[schema.NODEPORTS_CLUSTER_SCOPE if node_port else schema.FRONTENDS_CLUSTER_SCOPE].get(key)
@@ -86,7 +87,7 @@ def route_class(programmed: TableImage, key: bytes, *, node_port: bool, cluster_
     return value
 
 
-def programmed_slots(programmed: TableImage, key: bytes, *, node_port: bool, cluster_scope: bool) -> list[bytes]:
+def programmed_slots(programmed: ReadableImage, key: bytes, *, node_port: bool, cluster_scope: bool) -> list[bytes]:
     """Returns the endpoints by slot that a frontend has in the programmed image; empty if it has none."""
     value = route_class(programmed, key, node_port=node_port, cluster_scope=cluster_scope)
     picked = None if value is None else pick_class(class_of(value))
@@ -97,7 +98,7 @@ def programmed_slots(programmed: TableImage, key: bytes, *, node_port: bool, clu
     return [endpoint for endpoint in endpoints if endpoint is not None]
 
 
-def image_of_services(programmed: TableImage, services: Collection[str]) -> TableImage:
+def image_of_services(programmed: ReadableImage, services: Collection[str]) -> TableImage:
     """Returns the part of all frontend maps that belongs to these Services (`namespace/name`), by the name in the frontends."""
     own = {name.encode() for name in services}
     found: TableImage = {}
@@ -109,7 +110,7 @@ def image_of_services(programmed: TableImage, services: Collection[str]) -> Tabl
     return found
 
 
-def programmed_keys(programmed: TableImage, backends: str) -> Iterator[bytes]:
+def programmed_keys(programmed: ReadableImage, backends: str) -> Iterator[bytes]:
     """Yields every key that the frontends' classes lead to in `backends`, which is one of the two maps of endpoints."""
     for name in _NODEPORT_MAPS if backends == schema.NODEPORT_BACKENDS else _FRONTEND_MAPS:
         for key, value in programmed[name].items():

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Protocol
 
 from nodeagent.model.frontend import Backend
-from nodeagent.proxy.dataplane.image.image import Elements, TableImage, endpoint_value, packed_class
+from nodeagent.proxy.dataplane.image.image import Elements, ReadableImage, endpoint_value, packed_class
 from nodeagent.proxy.dataplane.image.render import MemberList, SlotList, assign_slots, programmed_slots, slot_keys
 from nodeagent.proxy.dataplane.program.classes import PickClass
 
@@ -51,7 +51,7 @@ class Held(Protocol):
         ...
 
 
-def new_list(where: SlotList | MemberList, backends: Sequence[Backend], programmed: TableImage) -> Held:
+def new_list(where: SlotList | MemberList, backends: Sequence[Backend], programmed: ReadableImage) -> Held:
     """Returns a new list; its endpoints take over the slots that they have in the programmed image."""
     return Slots(where, backends, programmed) if isinstance(where, SlotList) else Members(where, backends)
 
@@ -83,7 +83,7 @@ class Slots:
 
     __slots__ = ("_backends", "_by_slot", "_where")
 
-    def __init__(self, where: SlotList, backends: Sequence[Backend], programmed: TableImage) -> None:
+    def __init__(self, where: SlotList, backends: Sequence[Backend], programmed: ReadableImage) -> None:
         """Endpoints that are in the programmed image keep the slots they have there."""
         self._where = where
         self._backends = backends
