@@ -1,6 +1,8 @@
 """Frontends and backends: what the translation decides and the dataplane programs."""
 
+from collections.abc import Sequence
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -40,13 +42,20 @@ class Backend(Struct, frozen=True, gc=False, order=True):
     local: bool = False
 
 
+if TYPE_CHECKING:
+    BackendList = Sequence[Backend]
+    """Decoded, they are a tuple; those of a state that is held are packed (`packed_backends`)."""
+else:
+    BackendList = tuple[Backend, ...]
+
+
 class Route(Struct, frozen=True, gc=False):
     """Where connections go: to a random one of `backends` (uniformly), or `otherwise` without backends.
 
     `backends` has no duplicates (by address and port); its order has no meaning.
     """
 
-    backends: tuple[Backend, ...]
+    backends: BackendList
     scope: Scope = Scope.CLUSTER
     otherwise: Unserved = Unserved.REFUSE
 

@@ -23,7 +23,8 @@ from nodeagent.model.objects import (
     ServiceCIDR,
     StoredObject,
 )
-from nodeagent.model.stored_endpoints import SEPARATOR, StoredEndpoints
+from nodeagent.model.packed import SEPARATOR
+from nodeagent.model.stored_endpoints import StoredEndpoints
 
 T = TypeVar("T", bound=StoredObject)
 V = TypeVar("V", bound=Hashable)

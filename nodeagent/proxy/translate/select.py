@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from nodeagent.model.frontend import Route, Scope, Unserved
 from nodeagent.model.objects import ServiceSpec
+from nodeagent.model.packed_backends import pack_backends
 from nodeagent.proxy.translate.context import Context
 from nodeagent.proxy.translate.service_endpoints import Candidate
 
@@ -66,14 +67,14 @@ def cluster_route(candidates: Sequence[Candidate], context: Context) -> Route:
     """Returns the ready endpoints that pass topology; if no endpoint is ready, those that terminate and still serve. Never a mix."""
     ready = [candidate for candidate in candidates if candidate.ready]
     chosen = narrow_by_topology(ready, context) if ready else draining(candidates)
-    return Route(tuple([candidate.backend for candidate in chosen]))
+    return Route(pack_backends([candidate.backend for candidate in chosen]))
 
 
 def local_route(candidates: Sequence[Candidate], otherwise: Unserved) -> Route:
     """Like `cluster_route`, but with the endpoints of this node only; topology hints do not apply."""
     here = [candidate for candidate in candidates if candidate.backend.local]
     chosen = [candidate for candidate in here if candidate.ready] or draining(here)
-    return Route(tuple([candidate.backend for candidate in chosen]), Scope.LOCAL, otherwise)
+    return Route(pack_backends([candidate.backend for candidate in chosen]), Scope.LOCAL, otherwise)
 
 
 def draining(candidates: Sequence[Candidate]) -> list[Candidate]:

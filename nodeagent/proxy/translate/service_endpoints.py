@@ -13,8 +13,9 @@ from msgspec import Struct
 from nodeagent.model.addresses import Family, Protocol, family_of, parse_address
 from nodeagent.model.frontend import Backend
 from nodeagent.model.objects import Endpoint, EndpointHints, EndpointSlice, is_headless_slice, key_of
+from nodeagent.model.packed import SEPARATOR
 from nodeagent.model.problem import Problem
-from nodeagent.model.stored_endpoints import SEPARATOR, StoredEndpoints
+from nodeagent.model.stored_endpoints import StoredEndpoints
 from nodeagent.proxy.translate.context import Context
 from nodeagent.proxy.translate.exposed_addresses import special_use
 from nodeagent.proxy.translate.service_ports import PROTOCOLS, is_port_number

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from nodeagent.model.addresses import Family, pack_address, parse_network
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route, ServiceState, Unserved
+from nodeagent.model.packed_backends import local_backends
 from nodeagent.model.problem import Problem
 from nodeagent.proxy.dataplane.image.affinity import affinity_id
 from nodeagent.proxy.dataplane.image.blocks import cluster_ip_block
@@ -243,11 +244,11 @@ def _render_route(frontend: Frontend, route: Route, key: bytes, rendering: Rende
     return PickClass(len(backends), cluster_scope, node_port, sticky).number
 
 
-def _used(route: Route) -> tuple[Backend, ...]:
+def _used(route: Route) -> Sequence[Backend]:
     return route.backends if len(route.backends) <= MAX_BACKENDS else route.backends[:MAX_BACKENDS]
 
 
 def _hairpin(routes: Iterable[Route]) -> Elements:
     """Returns the endpoints on this node, which may connect to themselves through the service."""
-    addresses = {backend.address for route in routes for backend in route.backends if backend.local}
+    addresses = {backend.address for route in routes for backend in local_backends(route.backends)}
     return {packed + packed: b"" for packed in map(pack_address, addresses)} if addresses else {}

@@ -9,6 +9,8 @@ from itertools import chain
 from typing import Protocol
 
 from nodeagent.model.frontend import Backend
+from nodeagent.model.packed import SEPARATOR
+from nodeagent.model.packed_backends import PackedBackends
 from nodeagent.proxy.dataplane.image.image import Elements, ReadableImage, endpoint_value, packed_class
 from nodeagent.proxy.dataplane.image.render import MemberList, SlotList, assign_slots, programmed_slots, slot_keys
 from nodeagent.proxy.dataplane.program.classes import PickClass
@@ -137,7 +139,12 @@ def _packed(backend: Backend) -> bytes:
 
 def _changed_endpoints(before: Sequence[Backend], after: Sequence[Backend]) -> tuple[set[bytes], set[bytes]]:
     """Returns (removed, added); whether an endpoint is on this node makes no difference."""
-    went, came = changed_backends(before, after)
+    if before is after:
+        return set(), set()
+    if isinstance(before, PackedBackends) and isinstance(after, PackedBackends) and before.port == after.port:
+        old, now, port = set(before.addresses.split(SEPARATOR)), set(after.addresses.split(SEPARATOR)), after.port
+        return {endpoint_value(one, port) for one in old - now}, {endpoint_value(one, port) for one in now - old}
+    went, came = changed_backends(tuple(before), tuple(after))
     gone, new = set(map(_packed, went)), set(map(_packed, came))
     return gone - new, new - gone
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from nodeagent.model.addresses import Protocol
 from nodeagent.model.frontend import Backend
+from nodeagent.model.packed_backends import local_backends, pack_backends
 from nodeagent.proxy.dataplane.image.image import Elements, empty_image, endpoint_value, frontend_key
 from nodeagent.proxy.dataplane.image.render import MemberList, SlotList, assign_slots
 from nodeagent.proxy.dataplane.image.slots import Members, Slots, changed_backends
@@ -18,13 +19,14 @@ NOTHING = empty_image(schema.DATA_SETS)
 
 backends = st.builds(Backend, st.integers(1, 12).map("10.244.0.{}".format), st.sampled_from([80, 81]), st.booleans())
 lists = st.lists(backends, min_size=1, max_size=12, unique_by=lambda backend: (backend.address, backend.port))
+of_one_port = lists.map(lambda some: [one for one in some if one.port == some[0].port])
 
 
 def many(count: int) -> tuple[Backend, ...]:
     return tuple(Backend(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}", 8080) for n in range(count))
 
 
-@given(st.lists(lists, min_size=1, max_size=6), st.booleans(), st.sampled_from([PLAIN, STICKY]))
+@given(st.lists(lists | of_one_port, min_size=1, max_size=6), st.booleans(), st.sampled_from([PLAIN, STICKY]))
 def test_amending_gives_what_assigning_anew_gives(
     versions: list[list[Backend]], in_order: bool, where: SlotList
 ) -> None:
@@ -32,7 +34,7 @@ def test_amending_gives_what_assigning_anew_gives(
     by_slot: list[bytes] = []
     image: Elements = {}
     for version in versions:
-        wanted = tuple(sorted(version) if in_order else version)
+        wanted = pack_backends(sorted(version) if in_order else version)
         by_slot = assign_slots(by_slot, [endpoint_value(backend.address, backend.port) for backend in wanted])
         if slots is None:
             slots = Slots(where, wanted, NOTHING)
@@ -46,6 +48,17 @@ def test_amending_gives_what_assigning_anew_gives(
                     image[key] = endpoint
         assert list(slots.endpoints) == by_slot
         assert image == slots.elements()
+
+
+@given(lists | of_one_port | st.just([]))
+def test_packed_backends_are_what_was_packed(some: list[Backend]) -> None:
+    packed = pack_backends(some)
+    assert (tuple(packed), len(packed), bool(packed)) == (tuple(some), len(some), bool(some))
+    assert packed == tuple(some)
+    assert packed == pack_backends(some)
+    assert packed != pack_backends([*some, Backend("10.244.0.99", 80)])
+    assert list(local_backends(packed)) == [one for one in some if one.local]
+    assert packed[1:] == tuple(some[1:])
 
 
 @given(st.lists(lists, min_size=1, max_size=6))
