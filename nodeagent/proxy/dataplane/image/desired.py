@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.frontend import NamesHere, NodeState, ServiceState
@@ -21,7 +22,7 @@ from nodeagent.proxy.dataplane.image.image import (
     ping_elements,
 )
 from nodeagent.proxy.dataplane.image.names_elements import names_elements
-from nodeagent.proxy.dataplane.image.render import MemberList, Rendering, SlotList, render_service
+from nodeagent.proxy.dataplane.image.render import Rendering, render_service
 from nodeagent.proxy.dataplane.image.slots import Held, new_list
 from nodeagent.proxy.dataplane.image.timeouts import AffinityTimeouts
 from nodeagent.proxy.dataplane.program import schema
@@ -39,23 +40,32 @@ _CLASS_MAPS = (
     schema.NODEPORTS_CLUSTER_SCOPE,
     schema.NODEPORTS_LOCAL_SCOPE,
 )
+MOST_FORMS = 1000
 _TIMEOUT_MAPS = (schema.STICKY_TIMEOUTS, schema.NODEPORT_STICKY_TIMEOUTS)
 
 
-@dataclass(slots=True)
-class _Held:
-    """One service's part of the image: keys by set, and its endpoint lists."""
+class _Held(NamedTuple):
+    """One service's part of the image: its keys, for each the set that has it, and its endpoint lists."""
 
-    keys: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
-    lists: dict[SlotList | MemberList, Held] = field(default_factory=dict)
+    sets: tuple[str, ...] = ()
+    keys: tuple[bytes, ...] = ()
+    lists: tuple[Held, ...] = ()
+
+    def by_set(self) -> dict[str, list[bytes]]:
+        """Returns the keys by set."""
+        found: dict[str, list[bytes]] = {}
+        for name, key in zip(self.sets, self.keys, strict=True):
+            found.setdefault(name, []).append(key)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Rendered:
-    """A service's rendering, and its new lists."""
+    """A service's rendering, its lists, and those of them that are new."""
 
     rendering: Rendering
-    new: dict[SlotList | MemberList, Held]
+    lists: tuple[Held, ...] = ()
+    new: tuple[Held, ...] = ()
 
 
 class DesiredImage:
@@ -69,6 +79,8 @@ class DesiredImage:
         self.family = family
         self.image: TableImage = empty_image(schema.DATA_SETS)
         self._held: dict[ObjectKey, _Held] = {}
+        self._forms: dict[tuple[str, ...], tuple[str, ...]] = {}
+        """Each `sets` of what is held, by itself: services of the same form share it."""
         self._shared: dict[str, Counter[bytes]] = {name: Counter() for name in _SHARED}
         self._others = OtherAddresses(family)
         self._before: dict[str, dict[bytes, bytes | None]] = {name: {} for name in self.image}
@@ -89,45 +101,49 @@ class DesiredImage:
         that it has in the programmed image. If a service keeps all its keys, only values are replaced.
         """
         rendered: dict[ObjectKey, _Rendered] = {}
-        held: dict[ObjectKey, _Held] = {}
+        new: list[ObjectKey] = []
+        touched: set[bytes] = set()
         for key, state in changes.items():
-            if key not in self._held and key not in self.unrendered and not _concerns(state, self.family):
+            before = self._held.get(key)
+            if before is None:
+                if key in self.unrendered or _concerns(state, self.family):
+                    new.append(key)
                 continue
-            before = self._held.pop(key, None) or _Held()
-            self.unrendered.pop(key, None)
             ready = self._render(key, state, before, programmed)
-            if before.keys and _same_keys(before, ready):
-                self._held[key] = before
+            if _same_keys(before, ready):
                 self._replace_values(ready.rendering.elements)
             else:
-                held[key], rendered[key] = before, ready
-        touched: set[bytes] = set()
+                rendered[key] = ready
+                touched |= self._retire(self._held.pop(key), ready)
         for key, ready in rendered.items():
-            touched |= self._others.remove(held[key].keys) | self._others.add(ready.rendering.elements)
-            self._retire(held[key], ready.rendering)
-        for key, ready in rendered.items():
-            if ready.rendering.elements or ready.rendering.lists:
-                self._held[key] = self._install(held[key], ready)
+            touched |= self._install(key, ready)
+        for key in new:  # one by one: at the first pass they are all services
+            touched |= self._install(key, self._render(key, changes[key], _Held(), programmed))
         self._look_at_blocks(touched)
 
     def _render(self, key: ObjectKey, state: ServiceState | None, held: _Held, programmed: ReadableImage) -> _Rendered:
         """Renders the new state of a service. Lists that stay are amended in the image already."""
-        new: dict[SlotList | MemberList, Held] = {}
+        self.unrendered.pop(key, None)
+        before = {listed.where: listed for listed in held.lists}
+        lists: list[Held] = []
+        new: list[Held] = []
         try:
             admitted = self.timeouts.admit(key, self.affinity.admit(key, state))
             rendering = Rendering({}, {}) if admitted is None else render_service(admitted, self.family)
             for where, backends in rendering.lists.items():
-                listed = held.lists.get(where)
+                listed = before.get(where)
                 if listed is None:
-                    new[where] = new_list(where, backends, programmed)
+                    listed = new_list(where, backends, programmed)
+                    new.append(listed)
                 else:
                     self._put(where.name, listed.amend(backends))
+                lists.append(listed)
         except Exception as error:  # noqa: BLE001 - no error of one service may stop the others
             self.timeouts.admit(key, self.affinity.admit(key, None))
             detail = f"internal error, the service is left out in {self.family.value}: {type(error).__name__}: {error}"
             self.unrendered[key] = Problem(f"Service {key}", "RenderingFailed", detail)
-            return _Rendered(Rendering({}, {}), {})
-        return _Rendered(rendering, new)
+            return _Rendered(Rendering({}, {}))
+        return _Rendered(rendering, tuple(lists), tuple(new))
 
     def _replace_values(self, wanted: TableImage) -> None:
         for name, elements in wanted.items():
@@ -210,41 +226,51 @@ class DesiredImage:
     def owner_of(self, name: str, key: bytes) -> ObjectKey | None:
         """Returns the service that an element comes from (one of them, if it is shared); None if it is the node's own."""
         for service, held in self._held.items():
-            if key in held.keys.get(name, ()):
+            if key in held.keys and (name, key) in zip(held.sets, held.keys, strict=True):
                 return service
-            for where, listed in held.lists.items():
+            for listed in held.lists:
+                where = listed.where
                 if where.name == name and key.startswith(where.key) and key in listed.elements():
                     return service
         return None
 
-    def _retire(self, held: _Held, successor: Rendering) -> None:
-        for name, keys in held.keys.items():
-            elements, before = self.image[name], self._before[name]
-            counts = self._shared.get(name)
-            for key in keys:
-                if counts is not None:
-                    counts[key] -= 1
-                    if counts[key]:
-                        continue
-                    del counts[key]
-                value = elements.pop(key)
-                before.setdefault(key, value)
-        for where in [where for where in held.lists if where not in successor.lists]:
-            self._put(where.name, dict.fromkeys(held.lists.pop(where).keys()))
-
-    def _install(self, held: _Held, ready: _Rendered) -> _Held:
-        keys: dict[str, tuple[bytes, ...]] = {}
-        for name, wanted in ready.rendering.elements.items():
-            if not wanted:
-                continue
-            keys[name] = tuple(wanted)
+    def _retire(self, held: _Held, successor: _Rendered) -> set[bytes]:
+        """Removes a service's elements, except those of lists that stay; returns the blocks in which something may have changed."""
+        for name, key in zip(held.sets, held.keys, strict=True):
             counts = self._shared.get(name)
             if counts is not None:
-                counts.update(keys[name])
+                counts[key] -= 1
+                if counts[key]:
+                    continue
+                del counts[key]
+            self._put(name, {key: None})
+        for listed in held.lists:
+            if listed not in successor.lists:
+                self._put(listed.where.name, dict.fromkeys(listed.keys()))
+        return self._others.remove(held.by_set())
+
+    def _install(self, key: ObjectKey, ready: _Rendered) -> set[bytes]:
+        """Adds a service's elements; returns the blocks in which something may have changed."""
+        elements = ready.rendering.elements
+        for name, wanted in elements.items():
+            counts = self._shared.get(name)
+            if counts is not None:
+                counts.update(wanted.keys())
             self._put(name, wanted)
-        for where, listed in ready.new.items():
-            self._put(where.name, listed.elements())
-        return _Held(keys, {**held.lists, **ready.new})
+        for listed in ready.new:
+            self._put(listed.where.name, listed.elements())
+        sets, keys = _flat(elements)
+        if keys or ready.lists:
+            if len(self._forms) >= MOST_FORMS:
+                self._forms.clear()
+            self._held[key] = _Held(self._forms.setdefault(sets, sets), keys, ready.lists)
+        return self._others.add(elements)
+
+
+def _flat(elements: TableImage) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
+    """Returns the set of each key, and the keys."""
+    sets = tuple([name for name, wanted in elements.items() for _ in wanted])
+    return sets, tuple([key for wanted in elements.values() for key in wanted])
 
 
 def _concerns(state: ServiceState | None, family: Family) -> bool:
@@ -259,12 +285,10 @@ def _concerns(state: ServiceState | None, family: Family) -> bool:
 
 def _same_keys(held: _Held, ready: _Rendered) -> bool:
     """Returns whether a service keeps the keys of its elements, and its lists."""
-    elements, lists = ready.rendering
     return (
         not ready.new
-        and len(held.lists) == len(lists)
-        and len(held.keys) == len(elements)
-        and all(tuple(wanted) == held.keys.get(name) for name, wanted in elements.items())
+        and len(held.lists) == len(ready.lists)
+        and (held.sets, held.keys) == _flat(ready.rendering.elements)
     )
 
 

@@ -45,6 +45,8 @@ def _common_prefix(one: Sequence[Backend], other: Sequence[Backend]) -> int:
 class Held(Protocol):
     """The elements of one list of endpoints."""
 
+    @property
+    def where(self) -> SlotList | MemberList: ...
     def keys(self) -> Sequence[bytes]: ...
     def elements(self) -> Elements: ...
 
@@ -61,14 +63,14 @@ def new_list(where: SlotList | MemberList, backends: Sequence[Backend], programm
 class Members:
     """Endpoints that are elements of a set."""
 
-    __slots__ = ("_backends", "_where")
+    __slots__ = ("_backends", "where")
 
     def __init__(self, where: MemberList, backends: Sequence[Backend]) -> None:
-        self._where = where
+        self.where = where
         self._backends = backends
 
     def keys(self) -> Sequence[bytes]:
-        return [self._where.key + endpoint for endpoint in map(_packed, self._backends)]
+        return [self.where.key + endpoint for endpoint in map(_packed, self._backends)]
 
     def elements(self) -> Elements:
         return dict.fromkeys(self.keys(), b"")
@@ -76,18 +78,18 @@ class Members:
     def amend(self, backends: Sequence[Backend]) -> dict[bytes, bytes | None]:
         gone, new = _changed_endpoints(self._backends, backends)
         self._backends = backends
-        key = self._where.key
+        key = self.where.key
         return {**{key + endpoint: None for endpoint in gone}, **{key + endpoint: b"" for endpoint in new}}
 
 
 class Slots:
     """Endpoints that are picked by number: the desired list, and which endpoint has which slot."""
 
-    __slots__ = ("_backends", "_by_slot", "_where")
+    __slots__ = ("_backends", "_by_slot", "where")
 
     def __init__(self, where: SlotList, backends: Sequence[Backend], programmed: ReadableImage) -> None:
         """Endpoints that are in the programmed image keep the slots they have there."""
-        self._where = where
+        self.where = where
         self._backends = backends
         before = programmed_slots(programmed, where.key, node_port=where.node_port, cluster_scope=where.cluster_scope)
         self._by_slot = assign_slots(before, map(_packed, backends))
@@ -98,7 +100,7 @@ class Slots:
         return self._by_slot
 
     def keys(self) -> Sequence[bytes]:
-        key = self._where.key
+        key = self.where.key
         return [key + slot for slot in slot_keys(self._class(len(self._by_slot)))]
 
     def elements(self) -> Elements:
@@ -127,10 +129,10 @@ class Slots:
         return changed
 
     def _key(self, slot: int) -> bytes:
-        return self._where.key + packed_class(self._class(1).first_slot + slot)
+        return self.where.key + packed_class(self._class(1).first_slot + slot)
 
     def _class(self, count: int) -> PickClass:
-        return PickClass(count, self._where.cluster_scope, self._where.node_port, self._where.sticky)
+        return PickClass(count, self.where.cluster_scope, self.where.node_port, self.where.sticky)
 
 
 def _packed(backend: Backend) -> bytes:
