@@ -48,24 +48,26 @@ class Claims:
     """
 
     def __init__(self) -> None:
-        self._footprints: dict[ObjectKey, _Footprint] = {}
+        self._claimants: dict[ObjectKey, ServiceState] = {}
         self._places: dict[FrontendPlace, tuple[_Claim, ...]] = {}
         self._cluster_ips: dict[str, tuple[_Claim, ...]] = {}
         self._external: dict[str, set[ObjectKey]] = {}
 
     def update(self, key: ObjectKey, state: ServiceState | None) -> set[ObjectKey]:
         """Replaces the claims of a service (None: it has none). Returns the *other* services that must be resolved again."""
-        before = self._footprints.get(key)
+        claimant = self._claimants.get(key)
+        before = None if claimant is None else _footprint(claimant)
         after = _footprint(state) if state is not None and (state.frontends or state.cluster_ips) else None
+        if state is not None and after is not None:
+            self._claimants[key] = state
+        else:
+            self._claimants.pop(key, None)
         if before == after:
             return set()
         affected: set[ObjectKey] = set()
         if before is not None:
             self._withdraw(key, before, affected)
-        if after is None:
-            self._footprints.pop(key, None)
-        else:
-            self._footprints[key] = after
+        if after is not None:
             self._enter(key, after, affected)
         affected.discard(key)
         return affected
@@ -99,7 +101,7 @@ class Claims:
 
     def _enter(self, key: ObjectKey, footprint: _Footprint, affected: set[ObjectKey]) -> None:
         age = age_of(footprint.created)
-        on_cluster_ip, elsewhere = _Claim(False, age, key), _Claim(True, age, key)
+        on_cluster_ip, elsewhere = (_Claim(False, age, key),), (_Claim(True, age, key),)
         for address in footprint.cluster_ips:
             _add(self._cluster_ips, address, on_cluster_ip)
             affected.update(self._external.get(address, ()))
@@ -128,9 +130,10 @@ def _footprint(state: ServiceState) -> _Footprint:
     return _Footprint(state.created, state.cluster_ips, places, tuple(external))
 
 
-def _add(index: dict[_Where, tuple[_Claim, ...]], where: _Where, claim: _Claim) -> tuple[_Claim, ...]:
+def _add(index: dict[_Where, tuple[_Claim, ...]], where: _Where, claim: tuple[_Claim]) -> tuple[_Claim, ...]:
+    """Adds a claim to an entry; returns those of others. An entry with this claim only is the given tuple, which others share."""
     rivals: tuple[_Claim, ...] = index.get(where, ())
-    index[where] = tuple(sorted((*rivals, claim))) if rivals else (claim,)
+    index[where] = tuple(sorted(rivals + claim)) if rivals else claim
     return rivals
 
 
