@@ -67,7 +67,10 @@ class Retention:
         status = service.status
         if status is not None and (status.load_balancer is None or not status.load_balancer.ingress):
             status = None
-        return Service(metadata=kept, spec=service.spec, status=status)
+        spec = service.spec
+        if spec.ports and all(port.node_port is None for port in spec.ports):  # a node port is of one Service only
+            spec = replace(spec, ports=self._share(spec.ports))
+        return Service(metadata=kept, spec=spec, status=status)
 
     def _retain_slice(self, endpoints: EndpointSlice) -> EndpointSlice:
         meta = endpoints.metadata
