@@ -32,13 +32,13 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR
 from nodeagent.model.reports import DriftReport, PassReport, PurgeReport
+from nodeagent.model.spacing import BURST, SPACING_SECONDS
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.driver import TableDriver
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.interface import ServiceInterface
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 from nodeagent.proxy.engine.change_queue import ChangeQueue
-from nodeagent.proxy.engine.pass_spacing import BURST, SPACING_SECONDS
 from nodeagent.proxy.engine.sync import Engine, Timing
 from nodeagent.proxy.source.object_store import ClusterStore
 from nodeagent.proxy.source.watch import PAGE_SIZE

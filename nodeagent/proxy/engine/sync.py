@@ -1,7 +1,7 @@
 """The pass: take changes, translate, program, report; and the loop that decides when the next one runs.
 
 A pass runs at once if the agent is idle, but never sooner than `min_period_seconds` after the last; many changes share passes
-(`pass_spacing`). The order inside one:
+(`model.spacing`). The order inside one:
 old ClusterIPs are removed from the interface first, then the tables change, then new ClusterIPs are added to the interface,
 so that no address is ever local without the rules that protect the host's own daemons.
 """
@@ -22,10 +22,10 @@ from nodeagent.model.problem import Interrupted, Problem, Retryable, Unusable
 from nodeagent.model.protected import Protected
 from nodeagent.model.reports import PassReport, TableReport
 from nodeagent.model.snapshot import Snapshot
+from nodeagent.model.spacing import Spacing
 from nodeagent.proxy.engine.change_queue import ChangeQueue, ChangeSet
 from nodeagent.proxy.engine.cluster_ips import ClusterIps
 from nodeagent.proxy.engine.needed_parts import FlowCleaner, Heartbeat, Interface, Observer, Table
-from nodeagent.proxy.engine.pass_spacing import PassSpacing
 from nodeagent.proxy.engine.reader_window import ReaderWindow, Sockets
 from nodeagent.proxy.engine.udp_changes import UdpChanges
 from nodeagent.proxy.translate.context import Context
@@ -143,7 +143,7 @@ class Engine:
         self._doubtful: set[Family] = set()
         """Families whose last pass failed; it may have repaired the table nevertheless."""
         self._readers = ReaderWindow(sockets)
-        self._spacing = PassSpacing()
+        self._spacing = Spacing()
 
     @property
     def states(self) -> Mapping[ObjectKey, ServiceState]:

@@ -7,7 +7,7 @@ An informer ends only by cancellation; every failure is reported, logged when it
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Generic, Protocol, TypeVar
 
@@ -16,6 +16,7 @@ from msgspec import Struct
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import key_of
 from nodeagent.model.problem import Problem
+from nodeagent.model.spacing import Spacing
 from nodeagent.proxy.source.client.api_errors import (
     ExpiredError,
     ForbiddenError,
@@ -35,6 +36,8 @@ from nodeagent.proxy.source.watch_events import Completed, Event, Failed, Gone, 
 
 logger = logging.getLogger(__name__)
 
+LONG_PIECE_BYTES = 1 << 16
+
 O_contra = TypeVar("O_contra", contravariant=True)
 A = TypeVar("A")
 
@@ -45,7 +48,7 @@ class CollectionClient(Protocol):
     async def get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> bytes: ...
 
     def stream(
-        self, path: str, parameters: Iterable[tuple[str, str]]
+        self, path: str, parameters: Iterable[tuple[str, str]], rest_seconds: Callable[[int], float]
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
 
 
@@ -114,6 +117,7 @@ class Informer(Generic[O]):
         self._recovery = recovery or Recovery()
         self._pulse = pulse or Pulse(pace)
         self._rhythm = Rhythm(pace.timing)
+        self._spacing = Spacing()
         self._retries = RetryDelays(pace)
         self._outage = RetryDelays(pace)
         self._protocol = ListWatch(ObjectDecoder(resource.kind), resource.selectors)
@@ -163,7 +167,9 @@ class Informer(Generic[O]):
         loop = asyncio.get_running_loop()
         started = loop.time()
         async with AsyncExitStack() as stack:
-            opened = stack.enter_async_context(self._client.stream(self._resource.path, request.parameters))
+            opened = stack.enter_async_context(
+                self._client.stream(self._resource.path, request.parameters, self._rest_seconds)
+            )
             pieces = await self._while_server_is_alive(opened)
             self._recovered()
             ending = await self._listen(pieces, request, started + timeout_seconds + self._pace.timing.grace)
@@ -235,6 +241,15 @@ class Informer(Generic[O]):
                 self._apply(event)
             if self._protocol.bookmarks != bookmarks:
                 self._rhythm.bookmark(loop.time())
+
+    def _rest_seconds(self, size: int) -> float:
+        """Returns how long not to read after a piece of so many bytes, so that events that come fast are read together. What is long has
+        many events already."""
+        if not self._protocol.is_complete or size > LONG_PIECE_BYTES:
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        self._spacing.take(now)
+        return self._spacing.wait_seconds(now)
 
     def _silence_deadline(self, request: Request, deadline: float) -> float:
         """Returns the time (loop time) by which the next piece must arrive."""

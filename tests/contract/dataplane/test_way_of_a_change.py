@@ -71,7 +71,9 @@ class Client:
         return json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode()
 
     @asynccontextmanager
-    async def stream(self, path: str, parameters: Iterable[tuple[str, str]]) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(
+        self, path: str, parameters: Iterable[tuple[str, str]], rest_seconds: Callable[[int], float]
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         async def said() -> AsyncIterator[bytes]:
             bookmark = {"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}}
             yield json.dumps({"type": "BOOKMARK", "object": {"metadata": bookmark}}).encode() + b"\n"

@@ -424,3 +424,18 @@ def test_a_name_that_no_host_can_have_is_not_reached(host: str) -> None:
                 await client.get(PATH)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("rests", [True, False])
+def test_what_comes_while_nothing_is_read_is_one_piece(fake_api_server: Servers, rests: bool) -> None:
+    said = [f"{number};".encode() for number in range(200)]
+
+    async def main() -> list[bytes]:
+        async with fake_api_server() as server, ApiClient(access(server)) as client:
+            server.stream(PATH, said, every_seconds=0.002)
+            async with client.stream(PATH, (), lambda size: 0.1 if rests else 0.0) as pieces:
+                return [piece async for piece in pieces]
+
+    arrived = asyncio.run(main())
+    assert b"".join(arrived) == b"".join(said)
+    assert (len(arrived) < len(said) / 4) is rests

@@ -73,12 +73,12 @@ class NotingClient(ApiClient):
         return await super().get(path, parameters)
 
     def stream(
-        self, path: str, parameters: Iterable[tuple[str, str]]
+        self, path: str, parameters: Iterable[tuple[str, str]], rest_seconds: Callable[[int], float] = lambda size: 0.0
     ) -> _AsyncGeneratorContextManager[AsyncIterator[bytes], None]:
         asked = dict(parameters)
         if "sendInitialEvents" in asked:
             self.streamed.append(path)
-        return super().stream(path, asked.items())
+        return super().stream(path, asked.items(), rest_seconds)
 
 
 class Deaf:

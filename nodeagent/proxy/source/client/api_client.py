@@ -34,6 +34,7 @@ from nodeagent.proxy.source.client.credentials import Credential, fits_header
 from nodeagent.proxy.source.client.exchange import (
     as_server_unreachable,
     detect_a_dead_peer,
+    leave_unread,
     naming_what_expired,
     require_uncompressed,
     sent_once,
@@ -188,9 +189,15 @@ class ApiClient:
             return await self._body(response, server)
 
     @asynccontextmanager
-    async def stream(self, path: str, parameters: Iterable[tuple[str, str]]) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(
+        self,
+        path: str,
+        parameters: Iterable[tuple[str, str]],
+        rest_seconds: Callable[[int], float] = lambda size: 0.0,  # noqa: ARG005
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Sends a GET whose answer continues; yields its pieces as they arrive, of any size. The caller decides how long to read.
 
+        rest_seconds: returns how long to read nothing after a piece of so many bytes: then what comes meanwhile is one piece.
         The iterator ends when the answer ends in order, and raises ServerUnreachableError if the connection breaks.
         """
         response, server = await self._open("GET", path, parameters)
@@ -198,7 +205,7 @@ class ApiClient:
         try:
             async with response:
                 detect_a_dead_peer(response)
-                async with aclosing(self._pieces(response, server)) as pieces:
+                async with aclosing(self._pieces(response, server, rest_seconds)) as pieces:
                     yield pieces
         finally:
             del self._streams[response]
@@ -415,10 +422,14 @@ class ApiClient:
                 raise OversizedError(f"{shown(server)}: an answer of more than {self._body_limit} bytes")
             yield piece
 
-    async def _pieces(self, response: aiohttp.ClientResponse, server: Server) -> AsyncGenerator[bytes, None]:
+    async def _pieces(
+        self, response: aiohttp.ClientResponse, server: Server, rest_seconds: Callable[[int], float]
+    ) -> AsyncGenerator[bytes, None]:
         with as_server_unreachable(server):
             async for piece in response.content.iter_any():
                 yield piece
+                if seconds := rest_seconds(len(piece)):
+                    await leave_unread(response, seconds)
 
 
 class _Outcome:

@@ -1,5 +1,6 @@
 """One request to one server: the errors for its failures, and the bounds of its answer."""
 
+import asyncio
 import os
 import socket
 from collections.abc import Iterable, Iterator
@@ -121,6 +122,18 @@ def _reason(error: Exception) -> str:
     if isinstance(cause, socket.gaierror):
         return cause.strerror or str(cause)
     return str(cause) or type(cause).__name__
+
+
+async def leave_unread(response: aiohttp.ClientResponse, seconds: float) -> None:
+    """Waits while the kernel collects what the server sends: the event loop is not woken for it."""
+    transport = response.connection.transport if response.connection is not None else None
+    if transport is None:
+        return
+    transport.pause_reading()
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        transport.resume_reading()
 
 
 def detect_a_dead_peer(response: aiohttp.ClientResponse) -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from nodeagent.proxy.engine.pass_spacing import BURST, LONG_SPACING_SECONDS, PassSpacing
+from nodeagent.model.spacing import BURST, LONG_SPACING_SECONDS, Spacing
 
 
 def delays(*, changes_a_second: float, seconds: float, pass_seconds: float = 0.001) -> tuple[list[float], int]:
     """Returns how long each change waited until its pass began, and how many passes there were."""
-    spacing, now, passes, waited = PassSpacing(), 100.0, 0, []
+    spacing, now, passes, waited = Spacing(), 100.0, 0, []
     arrivals = [100.0 + number / changes_a_second for number in range(int(changes_a_second * seconds))]
     while arrivals:
         now = max(now, arrivals[0])
@@ -41,7 +41,7 @@ def test_the_first_changes_of_many_are_programmed_at_once() -> None:
 
 
 def test_after_a_quiet_time_all_passes_are_granted_again_and_no_more() -> None:
-    spacing = PassSpacing()
+    spacing = Spacing()
     for now in (0.0, 1000.0):
         for _ in range(BURST):
             assert spacing.wait_seconds(now) < 1e-9

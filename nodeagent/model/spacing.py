@@ -1,7 +1,8 @@
-"""Decides when a pass waits so that several changes share it. Pure.
+"""Decides when a pass waits so that several changes share it, and the reading of a watch so that several events come at once. Pure.
 
-A pass costs most of its processor time once, however many Services changed. A single change is programmed at once, and so are
-a few in a row. While changes come faster than passes are granted, a pass waits for the next grant and takes all changes until then.
+Both cost most of their processor time once, however many Services changed. A single change is read and programmed at once, and so
+are a few in a row. While changes come faster than passes are granted, a pass waits for the next grant and takes all changes until
+then. Reading is spaced in the same way; the passes of what was read together need not wait again. Below, a pass is either.
 """
 
 from typing import Final
@@ -14,7 +15,7 @@ BURST: Final = 50
 """So many passes may follow each other without a wait, after a time without changes."""
 
 
-class PassSpacing:
+class Spacing:
     """Grants passes: BURST at first, and one more each SPACING_SECONDS, up to BURST again. Times are of one monotonic clock."""
 
     def __init__(self) -> None:
