@@ -220,8 +220,8 @@ class DesiredImage:
 
     def settle(self) -> None:
         """Called when the image is programmed as it is."""
-        for before in self._before.values():
-            before.clear()
+        for name in self.dirty:
+            self._before[name].clear()
 
     def owner_of(self, name: str, key: bytes) -> ObjectKey | None:
         """Returns the service that an element comes from (one of them, if it is shared); None if it is the node's own."""

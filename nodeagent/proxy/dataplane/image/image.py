@@ -7,9 +7,10 @@ Read-back yields the same form as rendering, so restart, drift repair and diff a
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import ip_address, ip_network, summarize_address_range
+from socket import inet_pton
 
 from nodeagent.model.addresses import Family, Protocol, family_of, pack_address
 from nodeagent.model.carried import carried_ranges
@@ -63,6 +64,12 @@ def node_port_key(protocol: Protocol, port: int) -> bytes:
 def endpoint_value(address: str, port: int) -> bytes:
     """Returns address . port"""
     return pack_address(address) + _PORT_PAD.pack(port)
+
+
+def endpoint_values(addresses: Sequence[str], port: int) -> list[bytes]:
+    """Returns address . port of each address; all are of one family."""
+    family, packed_port = family_of(addresses[0]).socket_family if addresses else 0, _PORT_PAD.pack(port)
+    return [inet_pton(family, address) + packed_port for address in addresses]
 
 
 def interval_elements(cidrs: Iterable[str], family: Family) -> Elements:

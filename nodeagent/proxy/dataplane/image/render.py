@@ -56,7 +56,7 @@ def slot_keys(picked: PickClass) -> Sequence[bytes]:
     return [packed_class(first + slot) for slot in range(count)]
 
 
-def assign_slots(before: Sequence[bytes], wanted: Iterable[bytes]) -> list[bytes]:
+def assign_slots(before: list[bytes], wanted: Iterable[bytes]) -> list[bytes]:
     """Returns the endpoints by slot: those that had a slot below the new count keep it, the others fill the holes.
 
     before: endpoints by slot as programmed now. wanted: without duplicates. If `before` is empty, the order is sorted.
@@ -65,6 +65,8 @@ def assign_slots(before: Sequence[bytes], wanted: Iterable[bytes]) -> list[bytes
         return sorted(wanted)
     missing = set(wanted)
     count = len(missing)
+    if len(before) == count and missing.issuperset(before):
+        return before
     slots: list[bytes | None] = [None] * count
     for slot, endpoint in enumerate(before[:count]):
         if endpoint in missing:
@@ -94,9 +96,8 @@ def programmed_slots(programmed: ReadableImage, key: bytes, *, node_port: bool, 
     picked = None if value is None else pick_class(class_of(value))
     if picked is None:
         return []
-    held = programmed[schema.NODEPORT_BACKENDS if node_port else schema.BACKENDS]
-    endpoints = (held.get(key + slot) for slot in slot_keys(picked))
-    return [endpoint for endpoint in endpoints if endpoint is not None]
+    get = programmed[schema.NODEPORT_BACKENDS if node_port else schema.BACKENDS].get
+    return [endpoint for slot in slot_keys(picked) if (endpoint := get(key + slot)) is not None]
 
 
 def image_of_services(programmed: ReadableImage, services: Collection[str]) -> TableImage:

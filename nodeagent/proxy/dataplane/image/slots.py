@@ -4,14 +4,14 @@ A change of one endpoint is found by comparing the old and the new list from bot
 elements as change, whatever the length of the list.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Protocol
 
 from nodeagent.model.frontend import Backend
 from nodeagent.model.packed import SEPARATOR
 from nodeagent.model.packed_backends import PackedBackends
-from nodeagent.proxy.dataplane.image.image import Elements, ReadableImage, endpoint_value, packed_class
+from nodeagent.proxy.dataplane.image.image import Elements, ReadableImage, endpoint_value, endpoint_values, packed_class
 from nodeagent.proxy.dataplane.image.render import MemberList, SlotList, assign_slots, programmed_slots, slot_keys
 from nodeagent.proxy.dataplane.program.classes import PickClass
 
@@ -70,7 +70,7 @@ class Members:
         self._backends = backends
 
     def keys(self) -> Sequence[bytes]:
-        return [self.where.key + endpoint for endpoint in map(_packed, self._backends)]
+        return [self.where.key + endpoint for endpoint in _packed(self._backends)]
 
     def elements(self) -> Elements:
         return dict.fromkeys(self.keys(), b"")
@@ -92,7 +92,7 @@ class Slots:
         self.where = where
         self._backends = backends
         before = programmed_slots(programmed, where.key, node_port=where.node_port, cluster_scope=where.cluster_scope)
-        self._by_slot = assign_slots(before, map(_packed, backends))
+        self._by_slot = assign_slots(before, _packed(backends))
 
     @property
     def endpoints(self) -> Sequence[bytes]:
@@ -135,8 +135,10 @@ class Slots:
         return PickClass(count, self.where.cluster_scope, self.where.node_port, self.where.sticky)
 
 
-def _packed(backend: Backend) -> bytes:
-    return endpoint_value(backend.address, backend.port)
+def _packed(backends: Iterable[Backend]) -> list[bytes]:
+    if isinstance(backends, PackedBackends):
+        return endpoint_values(backends.addresses.split(SEPARATOR), backends.port)
+    return [endpoint_value(one.address, one.port) for one in backends]
 
 
 def _changed_endpoints(before: Sequence[Backend], after: Sequence[Backend]) -> tuple[set[bytes], set[bytes]]:
@@ -145,9 +147,9 @@ def _changed_endpoints(before: Sequence[Backend], after: Sequence[Backend]) -> t
         return set(), set()
     if isinstance(before, PackedBackends) and isinstance(after, PackedBackends) and before.port == after.port:
         old, now, port = set(before.addresses.split(SEPARATOR)), set(after.addresses.split(SEPARATOR)), after.port
-        return {endpoint_value(one, port) for one in old - now}, {endpoint_value(one, port) for one in now - old}
+        return set(endpoint_values([*old - now], port)), set(endpoint_values([*now - old], port))
     went, came = changed_backends(tuple(before), tuple(after))
-    gone, new = set(map(_packed, went)), set(map(_packed, came))
+    gone, new = set(_packed(went)), set(_packed(came))
     return gone - new, new - gone
 
 
