@@ -23,7 +23,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-ubuntu boot-images boot-image boot-neighbours neighbours conformance conformance-api test-clusters lint unit kernel laws times worlds history soak soak-seeds reliability storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names bench-commands wheel deb image site release unit-on boot-release lock audit clean
+.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-ubuntu boot-images boot-image boot-neighbours neighbours conformance conformance-api test-clusters lint unit kernel laws times worlds history soak soak-seeds reliability storages etcd-at-length attack fuzz fuzz-names bench bench-large bench-connections bench-storages bench-names bench-commands wheel deb image site release unit-on boot-release lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -46,6 +46,7 @@ help:
 	@echo "make fuzz    bytes from outside, led by the code they reach (atheris); SECONDS=60 of each kind"
 	@echo "make bench   every figure of the documents beside its peer, and docs/performance.md from them, on an idle machine (root);"
 	@echo "             AGAINST=REV prints another revision beside this one instead"
+	@echo "make bench-large  start, memory, changes and restart of the agent with up to 100,000 Services, and minutes of 2,000 changes a second (root)"
 	@echo "make bench-connections  what the first packet of a connection costs, beside kube-proxy's layout (root, cc)"
 	@echo "make bench-storages  writes and watches of the API server on memory, SQLite and etcd"
 	@echo "make neighbours  firewalld, ufw, Docker, … start, reload and stop beside the agent under connections; writes docs/neighbours.md (root)"
@@ -215,6 +216,9 @@ $(FUZZ)/.installed: requirements/runtime.txt
 bench: SYSTEM_PACKAGES += gcc libc6-dev conntrack iptables
 bench: setup $(VENV)/.installed
 	$(SUDO) env PYTHONPATH=. $(BIN)/python -m tests.bench.performance $(addprefix --against ,$(AGAINST))
+
+bench-large: setup $(VENV)/.installed
+	$(SUDO) env PYTHONPATH=. $(BIN)/python -m tests.bench.whole_agent --large
 
 bench-connections: SYSTEM_PACKAGES += gcc libc6-dev
 bench-connections: setup $(VENV)/.installed

@@ -87,11 +87,15 @@ class Passes:
         return self.reports[-1]
 
 
+def cluster_ip(index: int) -> str:
+    return f"172.{16 + (index >> 16)}.{index >> 8 & 255}.{index & 255}"
+
+
 def service_json(index: int) -> dict[str, object]:
     return {
         "metadata": {"name": f"svc-{index}", "namespace": f"ns-{index % 50}", "resourceVersion": "1"},
         "spec": {
-            "clusterIP": f"172.{16 + (index >> 16)}.{index >> 8 & 255}.{index & 255}",
+            "clusterIP": cluster_ip(index),
             "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
         },
     }

@@ -2,7 +2,8 @@
 
 It answers lists and watches of one page, from bytes that it encoded before. Alone, it is a process of its own that prints its port and
 then follows orders on its standard input, one a line: `churn RATE SECONDS` sends so many changes of an endpoint a second and then prints
-`done`; `asked` prints when the first request came since the last such order (CLOCK_MONOTONIC).
+how long all but one in a hundred took until they were in force, in seconds, and how many a second it managed to send; `asked` prints when
+the first request came since the last such order (CLOCK_MONOTONIC).
 """
 
 import asyncio
@@ -14,17 +15,28 @@ from typing import cast
 
 from aiohttp import web
 
-from tests.bench.table import service_json, slice_json
+from nodeagent.model.addresses import Family, Protocol
+from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable, present_specs
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.image.image import frontend_key, packed_class
+from nodeagent.proxy.dataplane.program import schema
+from tests.bench.table import cluster_ip, service_json, slice_json
 
 NODE = "node-1"
 NODE_ADDRESS = "192.0.2.1"
 POD_RANGE = "10.0.0.0/8"
+PATIENCE_SECONDS = 10.0
 STEP = 7919
 """Changes go to one Service in so many, so that each is cold when its turn comes."""
 
 
 def changes(services: int, endpoints: int) -> Iterator[bytes]:
     """Yields lines of a watch without end: an endpoint of one Service after the other goes, and comes back in the next round."""
+    return (line for _, _, line in numbered_changes(services, endpoints))
+
+
+def numbered_changes(services: int, endpoints: int) -> Iterator[tuple[int, bool, bytes]]:
+    """Yields the same lines, each with the number of its Service and whether an endpoint goes."""
     version, gone = 1, False
     while True:
         gone = not gone
@@ -34,7 +46,8 @@ def changes(services: int, endpoints: int) -> Iterator[bytes]:
             metadata, listed = cast("dict[str, object]", held["metadata"]), cast("list[object]", held["endpoints"])
             kept = listed[: turn % endpoints] + listed[turn % endpoints + 1 :] if gone else listed
             changed = held | {"metadata": metadata | {"resourceVersion": str(version)}, "endpoints": kept}
-            yield json.dumps({"type": "MODIFIED", "object": changed}).encode() + b"\n"
+            line = json.dumps({"type": "MODIFIED", "object": changed}).encode() + b"\n"
+            yield turn * STEP % services, gone, line
 
 
 class WatchServer:
@@ -107,18 +120,46 @@ def kubeconfig(port: int) -> str:
     )
 
 
-async def churn(server: WatchServer, lines: Iterator[bytes], rate: float, seconds: float) -> None:
-    """Sends so many changes a second, each when its time has come."""
+class Kernel:
+    """Asks the kernel whether the last slot of a Service's endpoints is there: it goes with one of them, and comes back with it."""
+
+    def __init__(self, endpoints: int) -> None:
+        self._slot = packed_class(endpoints - 1)
+        ruleset = Ruleset()
+        self._table = KernelTable(ruleset, Family.IPV4, present_specs(ruleset, Family.IPV4))
+
+    async def seconds_until(self, address: str, *, full: bool) -> float:
+        """Returns how long it takes until the Service at this ClusterIP has all its endpoints in force, or one less."""
+        began = time.monotonic()
+        key = frontend_key(address, Protocol.TCP, 80) + self._slot
+        while self._table.has(schema.BACKENDS, key) is not full and time.monotonic() < began + PATIENCE_SECONDS:  # noqa: ASYNC110 - the kernel sets no event
+            await asyncio.sleep(0.001)
+        return time.monotonic() - began
+
+
+async def churn(
+    server: WatchServer, lines: Iterator[tuple[int, bool, bytes]], kernel: Kernel, rate: float, seconds: float
+) -> str:
+    """Sends so many changes a second, each when its time has come, and measures one after the other of them."""
     loop = asyncio.get_running_loop()
     began = loop.time()
+    waits: list[float] = []
+    waiting: asyncio.Task[float] | None = None
     for number in range(int(rate * seconds)):
-        line = next(lines)
+        service, gone, line = next(lines)
         await asyncio.sleep(max(0.0, began + number / rate - loop.time()))
         await server.send(line)
+        if waiting is None or waiting.done():
+            waits += [] if waiting is None else [waiting.result()]
+            waiting = asyncio.create_task(kernel.seconds_until(cluster_ip(service), full=not gone))
+    lasted = loop.time() - began
+    if waiting is not None:
+        waits.append(await waiting)
+    return f"{sorted(waits)[len(waits) * 99 // 100]} {rate * seconds / lasted}"
 
 
 async def _follow_orders(services: int, endpoints: int) -> None:
-    server, lines = WatchServer(services, endpoints), changes(services, endpoints)
+    server, lines = WatchServer(services, endpoints), numbered_changes(services, endpoints)
     print(await server.start(), flush=True)
     while order := await asyncio.to_thread(sys.stdin.readline):
         match order.split():
@@ -126,8 +167,7 @@ async def _follow_orders(services: int, endpoints: int) -> None:
                 print(server.first_request, flush=True)
                 server.first_request = None
             case ["churn", rate, seconds]:
-                await churn(server, lines, float(rate), float(seconds))
-                print("done", flush=True)
+                print(await churn(server, lines, Kernel(endpoints), float(rate), float(seconds)), flush=True)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.bench.table import print_table
 from tests.bench.watch_server import NODE, POD_RANGE, kubeconfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +25,9 @@ RATES = (400, 2000)
 """Changes a second."""
 CHURN_SECONDS = 5
 CALM_SECONDS = 1.0
+LARGE = ("10000x10", "50000x10", "100000x1")
+STORM_SECONDS = 60
+STORM_RATE = 2000
 PATIENCE_SECONDS = 120.0
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -125,11 +129,12 @@ def measure(root: Path, services: int, endpoints: int) -> dict[str, float]:
             found["RSS MB"] = agent.megabytes()
             for rate in RATES:
                 before = agent.processor_seconds()
-                server.order("churn", rate, CHURN_SECONDS)
+                late = server.order("churn", rate, CHURN_SECONDS).split()[0]
                 time.sleep(0.2)
                 found[f"a change at {rate}/s, processor ms"] = (
                     (agent.processor_seconds() - before) * 1000 / (rate * CHURN_SECONDS)
                 )
+                found[f"a change at {rate}/s, p99 ms until in force"] = float(late) * 1000
             found["RSS after changes MB"] = agent.megabytes()
             found["peak RSS, process MB"] = agent.megabytes("VmHWM")
         with running(root, server.port) as agent:  # puts back what the changes left
@@ -143,13 +148,63 @@ def measure(root: Path, services: int, endpoints: int) -> dict[str, float]:
     return found
 
 
+def measure_storm(root: Path, services: int, endpoints: int) -> dict[str, float]:
+    """A minute of changes: what share of a core they take, when they are in force, and what memory is left of them."""
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    server = Server(services, endpoints)
+    found: dict[str, float] = {}
+    try:
+        with running(root, server.port) as agent:
+            agent.ready_after()
+            server.order("churn", STORM_RATE, 2 * services / STORM_RATE)  # each Service has changed, and back
+            for minute in ("first", "second"):
+                before = agent.processor_seconds()
+                late, rate = map(float, server.order("churn", STORM_RATE, STORM_SECONDS).split())
+                spent = agent.processor_seconds() - before
+                found[f"{minute} minute, changes a second"] = rate
+                found[f"{minute} minute, share of a core"] = spent / (STORM_RATE * STORM_SECONDS / rate)
+                found[f"{minute} minute, p99 ms until in force"] = late * 1000
+                found[f"{minute} minute, RSS MB"] = agent.megabytes()
+    finally:
+        server.end()
+    return found
+
+
+def print_large(root: Path) -> None:
+    """Prints how the process grows with its Services, and a minute of changes; each size in a network namespace of its own."""
+
+    def apart(*argv: object) -> dict[str, float]:
+        command = [
+            "unshare",
+            "-n",
+            sys.executable,
+            "-m",
+            "tests.bench.whole_agent",
+            "--root",
+            str(root),
+            *map(str, argv),
+        ]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        figures: dict[str, float] = json.loads(done.stdout)
+        return figures
+
+    print_table([*LARGE], [apart("--size", size) for size in LARGE])
+    print_table([LARGE[0]], [apart("--size", LARGE[0], "--storm")])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", default="10000x10", help="services x endpoints")
     parser.add_argument("--root", type=Path, default=ROOT, help="the checkout whose code is measured")
+    parser.add_argument("--storm", action="store_true", help="two minutes of 2,000 changes a second instead")
+    parser.add_argument("--large", action="store_true", help="print a table of large sizes, and such minutes")
     options = parser.parse_args()
+    if options.large:
+        print_large(options.root.resolve())
+        return
     services, endpoints = map(int, options.size.split("x"))
-    print(json.dumps(measure(options.root.resolve(), services, endpoints)))
+    how = measure_storm if options.storm else measure
+    print(json.dumps(how(options.root.resolve(), services, endpoints)))
 
 
 if __name__ == "__main__":
