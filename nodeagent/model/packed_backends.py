@@ -25,8 +25,12 @@ class PackedBackends(Packed[Backend]):
             [Backend(address, port, place in local) for place, address in enumerate(self.addresses.split(SEPARATOR))]
         )
 
-    def _content(self) -> tuple[object, ...]:
-        return self.addresses, self.port, self.local
+    def __eq__(self, other: object) -> bool:
+        if type(other) is PackedBackends:
+            return self.addresses == other.addresses and self.port == other.port and self.local == other.local
+        return super().__eq__(other)
+
+    __hash__ = Packed.__hash__
 
 
 def pack_backends(backends: Sequence[Backend]) -> Sequence[Backend]:

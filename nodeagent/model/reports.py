@@ -71,12 +71,12 @@ class PassReport:
     @property
     def programmed(self) -> frozenset[Family]:
         """The families whose table is in its desired state."""
-        return frozenset(family for family, table in self.families.items() if table.ok)
+        return frozenset([family for family, table in self.families.items() if table.ok])
 
     @property
     def touched(self) -> int:
         """Elements written or removed in all families."""
-        return sum(table.touched for table in self.families.values())
+        return sum([table.touched for table in self.families.values()])
 
 
 @dataclass(frozen=True, slots=True)

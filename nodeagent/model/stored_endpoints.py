@@ -29,8 +29,12 @@ class StoredEndpoints(Packed[Endpoint]):
             ]
         )
 
-    def _content(self) -> tuple[object, ...]:
-        return self.addresses, self.others
+    def __eq__(self, other: object) -> bool:
+        if type(other) is StoredEndpoints:
+            return self.addresses == other.addresses and self.others == other.others
+        return super().__eq__(other)
+
+    __hash__ = Packed.__hash__
 
 
 def without_addresses(endpoints: Sequence[Endpoint] | None) -> Sequence[Endpoint]:

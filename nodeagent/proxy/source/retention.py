@@ -92,19 +92,27 @@ class Retention:
     def _retain_endpoints(self, endpoints: Sequence[Endpoint]) -> Sequence[Endpoint]:
         """Returns them with what is read; those of nearly every slice have one address each, and are packed."""
         share, for_names = self._shared.setdefault, self._for_names
-        addresses: list[str] = []
-        others: list[Endpoint] = []
-        for one in endpoints:
-            if one.addresses and len(one.addresses) == 1:
-                addresses.append(one.addresses[0])
-            if for_names and one.hostname is not None:
-                others.append(Endpoint(None, one.conditions, one.node_name, one.zone, one.hints, one.hostname))
-            else:
-                other = Endpoint(None, one.conditions, one.node_name, one.zone, one.hints)
-                others.append(share(other, other))
+        others = tuple(
+            [
+                share(other, other) if other.hostname is None else other
+                for one in endpoints
+                for other in (
+                    Endpoint(
+                        None,
+                        one.conditions,
+                        one.node_name,
+                        one.zone,
+                        one.hints,
+                        one.hostname if for_names else None,
+                    ),
+                )
+            ]
+        )
+        addresses = [address for one in endpoints for address in one.addresses or ()]
         joined = SEPARATOR.join(addresses)
-        if endpoints and len(addresses) == len(others) == joined.count(SEPARATOR) + 1:
-            return StoredEndpoints(joined, tuple(others))
+        one_each = len(addresses) == len(others) and () not in [one.addresses or () for one in endpoints]
+        if one_each and addresses and joined.count(SEPARATOR) == len(addresses) - 1:
+            return StoredEndpoints(joined, others)
         return tuple([replace(other, addresses=one.addresses) for other, one in zip(others, endpoints, strict=True)])
 
     def _share(self, value: V) -> V:

@@ -56,6 +56,9 @@ class Claims:
     def update(self, key: ObjectKey, state: ServiceState | None) -> set[ObjectKey]:
         """Replaces the claims of a service (None: it has none). Returns the *other* services that must be resolved again."""
         claimant = self._claimants.get(key)
+        if claimant is not None and state is not None and _claim_the_same(claimant, state):
+            self._claimants[key] = state
+            return set()
         before = None if claimant is None else _footprint(claimant)
         after = _footprint(state) if state is not None and (state.frontends or state.cluster_ips) else None
         if state is not None and after is not None:
@@ -122,6 +125,16 @@ class Claims:
             claimants.discard(key)
             if not claimants:
                 del self._external[address]
+
+
+def _claim_the_same(one: ServiceState, other: ServiceState) -> bool:
+    """Returns whether two states of a service have the same footprint, as when only its endpoints differ."""
+    return (
+        one.created == other.created
+        and one.cluster_ips == other.cluster_ips
+        and [(each.family, each.address, each.protocol, each.port, each.kind) for each in one.frontends]
+        == [(each.family, each.address, each.protocol, each.port, each.kind) for each in other.frontends]
+    )
 
 
 def _footprint(state: ServiceState) -> _Footprint:

@@ -252,10 +252,11 @@ class TableDriver:
 
         A refusal may be due to a change by another process that we do not know yet: read back before blaming a service.
         """
-        if not (self._compare_all or self._desired.dirty or self._failures):
+        dirty = sum(map(len, self._desired.dirty.values()))
+        if not (self._compare_all or dirty or self._failures):
             return TableReport(seconds=monotonic() - started)
         for attempt in range(QUARANTINE_ROUNDS):
-            big = self._compare_all or sum(map(len, self._desired.dirty.values())) > INLINE_ELEMENTS
+            big = self._compare_all or dirty > INLINE_ELEMENTS
             try:
                 plan = await self._plan(big)
                 big = big or plan.delta.touched > INLINE_ELEMENTS

@@ -209,8 +209,9 @@ class DesiredImage:
 
     @property
     def dirty(self) -> dict[str, AbstractSet[bytes]]:
-        """The keys that changed since the last `settle`, by set."""
-        return {name: before.keys() for name, before in self._before.items() if before}
+        """The keys that changed since the last `settle`, by set: those of endpoints before those of frontends, for which the kernel needs
+        one answer less than the other way round."""
+        return {name: before.keys() for name, before in reversed(self._before.items()) if before}
 
     def take_dirty(self) -> dict[str, frozenset[bytes]]:
         """Returns the dirty keys, and settles."""
@@ -220,8 +221,9 @@ class DesiredImage:
 
     def settle(self) -> None:
         """Called when the image is programmed as it is."""
-        for name in self.dirty:
-            self._before[name].clear()
+        for before in self._before.values():
+            if before:
+                before.clear()
 
     def owner_of(self, name: str, key: bytes) -> ObjectKey | None:
         """Returns the service that an element comes from (one of them, if it is shared); None if it is the node's own."""

@@ -147,10 +147,14 @@ def _changed_endpoints(before: Sequence[Backend], after: Sequence[Backend]) -> t
         return set(), set()
     if isinstance(before, PackedBackends) and isinstance(after, PackedBackends) and before.port == after.port:
         old, now, port = set(before.addresses.split(SEPARATOR)), set(after.addresses.split(SEPARATOR)), after.port
-        return set(endpoint_values([*old - now], port)), set(endpoint_values([*now - old], port))
+        return _values(old - now, port), _values(now - old, port)
     went, came = changed_backends(tuple(before), tuple(after))
     gone, new = set(_packed(went)), set(_packed(came))
     return gone - new, new - gone
+
+
+def _values(addresses: set[str], port: int) -> set[bytes]:
+    return set(endpoint_values([*addresses], port)) if addresses else set()
 
 
 def _positions(held: list[bytes], wanted: set[bytes]) -> list[int]:
