@@ -5,6 +5,7 @@ is equality of address. Only the dataplane packs them into bytes.
 """
 
 import socket
+from collections.abc import Sequence
 from enum import Enum, IntEnum
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -103,6 +104,12 @@ def pack_address(address: str) -> bytes:
     Raises OSError if `address` is not canonical text (a bug of the caller).
     """
     return socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+
+
+def pack_addresses(addresses: Sequence[str]) -> list[bytes]:
+    """Does the same for addresses of one family, at least one."""
+    family = family_of(addresses[0]).socket_family
+    return [socket.inet_pton(family, address) for address in addresses]
 
 
 def unpack_address(packed: bytes | memoryview) -> str:

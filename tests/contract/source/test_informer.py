@@ -8,11 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from nodeagent.model.objects import LABEL_PROXY_NAME, Service
+from nodeagent.model.objects import LABEL_PROXY_NAME
 from nodeagent.proxy.source import watch
 from nodeagent.proxy.source.pace import Timing
-from nodeagent.proxy.source.watch import ListWatch
-from nodeagent.proxy.source.watch_events import Event
 from tests.contract.source.following import (
     RESOURCE,
     SERVICES,
@@ -68,30 +66,6 @@ def test_a_recorded_list_in_recorded_pages_and_a_recorded_watch(fake_api_server:
     assert follower.names == ["applied", "dual", "ext"]
     assert follower.server.watches(SERVICES)[-1]["resourceVersion"] == "120"
     assert len(follower.server.requests) == 4
-
-
-def test_events_that_come_fast_are_read_together(fake_api_server: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces: list[bytes] = []
-    receive = ListWatch.receive_bytes
-
-    def noting(protocol: ListWatch[Service], data: bytes) -> list[Event[Service]]:
-        pieces.append(data)
-        return receive(protocol, data)
-
-    monkeypatch.setattr(ListWatch, "receive_bytes", noting)
-    events = [event("ADDED", service(f"web-{number:03}", str(number + 11))) for number in range(400)]
-
-    def prepare(server: Server) -> None:
-        start_with("10")(server)
-        server.stream(SERVICES, events, end="hang", every_seconds=0.001)
-
-    async def scenario(follower: Follower) -> None:
-        await follower.until(lambda: len(follower.names) == len(events))
-
-    follow(fake_api_server, prepare, scenario)
-    assert [len(piece.splitlines()) for piece in pieces[:10]] == [1] * 10, "the first events wait for nothing"
-    assert len(pieces) < len(events) / 2
-    assert b"".join(pieces) == b"".join(events)
 
 
 def test_a_watch_broken_at_any_byte_loses_and_repeats_nothing(fake_api_server: Servers) -> None:

@@ -10,9 +10,8 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import ip_address, ip_network, summarize_address_range
-from socket import AF_INET, AF_INET6, inet_pton
 
-from nodeagent.model.addresses import Family, Protocol, family_of, pack_address
+from nodeagent.model.addresses import Family, Protocol, family_of, pack_address, pack_addresses
 from nodeagent.model.carried import carried_ranges
 from nodeagent.model.names import ServicePortName
 from nodeagent.model.text import printable
@@ -68,8 +67,8 @@ def endpoint_value(address: str, port: int) -> bytes:
 
 def endpoint_values(addresses: Sequence[str], port: int) -> list[bytes]:
     """Returns address . port of each address, at least one; all are of one family."""
-    family, packed_port = AF_INET6 if ":" in addresses[0] else AF_INET, _PORT_PAD.pack(port)
-    return [inet_pton(family, address) + packed_port for address in addresses]
+    packed_port = _PORT_PAD.pack(port)
+    return [packed + packed_port for packed in pack_addresses(addresses)]
 
 
 def interval_elements(cidrs: Iterable[str], family: Family) -> Elements:
