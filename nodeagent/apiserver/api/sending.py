@@ -36,11 +36,11 @@ async def send(
     if not request.content.is_eof():
         # A body that was not read would be parsed as the next request.
         response.force_close()
-    await response.prepare(request)
-    if request.transport is not None:
-        # Over TLS asyncio would keep 512 KiB (asyncio/sslproto.py).
-        request.transport.set_write_buffer_limits(high=_PIECE_BYTES)
     with suppress(ConnectionError):
+        await response.prepare(request)
+        if request.transport is not None:
+            # Over TLS asyncio would keep 512 KiB (asyncio/sslproto.py).
+            request.transport.set_write_buffer_limits(high=_PIECE_BYTES)
         if not isinstance(response, web.Response):
             pieces = reply.pieces()
             while len(chunk := await next_piece(pieces)):
@@ -104,10 +104,10 @@ async def stream(
     response.headers["Server"] = SERVER
     response.headers["Content-Type"] = watch.content_type
     _delimit_body(request, response)
-    await response.prepare(request)
-    if request.transport is not None:
-        request.transport.set_write_buffer_limits(high=_PIECE_BYTES)
     try:
+        await response.prepare(request)
+        if request.transport is not None:
+            request.transport.set_write_buffer_limits(high=_PIECE_BYTES)
         await watch.run(_Frames(request, response, turn))
         await response.write_eof()
     except (ConnectionError, asyncio.CancelledError):

@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,25 @@ def test_a_watch_is_not_closed_for_strangers(start: Callable[..., Any]) -> None:
         pass
     for connection in [watch, *idle]:
         connection.close()
+
+
+@pytest.mark.parametrize("path", ["/api/v1/namespaces", "/openapi/v2", "/api/v1/namespaces?watch=1"])
+def test_a_client_that_closes_behind_its_request_is_not_logged(
+    start: Callable[..., Any], caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    api = start()
+    request = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.token}\r\n\r\n".encode()
+    connection = api.connect()
+    connection.connect()
+    connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+    connection.sock.sendall(request)
+    connection.sock.settimeout(0)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        connection.sock.unwrap()  # leaves in the segment of the request
+    connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+    assert is_closed(connection.sock)
+    assert api.get("/api/v1/namespaces/default")["metadata"]["name"] == "default"
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 @pytest.mark.parametrize(
