@@ -4,7 +4,8 @@ A connection is a stranger's until its client has shown credentials (`begin`). A
 stay strangers, and a request moves a connection to the end of the line (`note_request`). The number of strangers is small; the one at
 the head of the line is closed for a new one: first among those of the same address at the same port, then at the same port, then at
 the port that has most. So no client can lock out others by holding connections open, and a flood of one port does not affect
-those of others. Known clients are evicted only if every place is taken, and never while a request of theirs is answered.
+those of others. At a full port the address with most strangers gives way first; if no address has more than the new one, and all
+strangers have just come, the new one is refused: a thousand nodes that come at once would otherwise close each other's handshakes for ever. Known clients are evicted only if every place is taken, and never while a request of theirs is answered.
 
 The bytes of incomplete heads are limited for all connections together.
 """
@@ -33,6 +34,8 @@ class ConnectionLimits:
     """At one port."""
     stranger_s: float = 30.0
     """How long a connection may last without credentials."""
+    handshake_s: float = 2.0
+    """How long a stranger keeps its place when others come that have as few."""
     unfinished_bytes: int = 4 * 1024 * 1024
     """Of incomplete heads, of all connections together."""
 
@@ -46,6 +49,7 @@ class ConnectionLimits:
             per_address=total,
             strangers=min(512, total),
             strangers_per_address=min(64, total // 2),
+            handshake_s=0.0,
         )
 
 
@@ -95,8 +99,8 @@ class Admission:
         limits, address = self._limits, site_of(peer)
         if self._strangers_per_address[port, address] >= limits.strangers_per_address:
             self._evict_stranger(port, address)
-        elif len(self._strangers.get(port, ())) >= limits.strangers:
-            self._evict_stranger(port)
+        elif len(self._strangers.get(port, ())) >= limits.strangers and not self._make_room(port, address):
+            return False
         if self._per_address[address] >= limits.per_address and not (
             self._evict_stranger(port, address) or self._evict(self._idle, lambda found: found.address == address)
         ):
@@ -187,6 +191,18 @@ class Admission:
         if not line:
             del self._strangers[found.port]
         _decrease(self._strangers_per_address, (found.port, found.address))
+
+    def _make_room(self, port: int, address: str) -> bool:
+        """Closes a stranger at a full port for a new one of that address; returns False if the new one must wait."""
+        line = self._strangers[port]
+        counts = {owner: count for (at, owner), count in self._strangers_per_address.items() if at == port}
+        fullest = max(counts, key=counts.__getitem__)
+        if counts[fullest] > counts.get(address, 0) + 1:
+            self._close(next(key for key in reversed(line) if line[key].address == fullest))
+            return True
+        if next(iter(line.values())).since > self._clock() - self._limits.handshake_s:
+            return False
+        return self._evict_stranger(port)
 
     def _evict_stranger(self, port: int, address: str = "") -> bool:
         """Closes the first stranger at that port, of that address if one is given; returns False if there is no such stranger."""

@@ -27,8 +27,36 @@ class Door:
 
 def test_the_stranger_who_has_waited_longest_makes_room() -> None:
     door = Door()
-    assert all(door.enter(key, f"192.0.2.{key}") for key in range(6))
+    for key in range(6):
+        assert door.enter(key, f"192.0.2.{key}")
+        door.now += LIMITS.handshake_s
     assert (door.closed, door.admission.strangers) == ([0, 1], 4)
+
+
+def test_of_nodes_that_come_all_at_once_as_many_finish_as_there_are_places() -> None:
+    door = Door()
+    admitted = [key for key in range(40) if door.enter(key, f"192.0.2.{key}")]
+    assert (admitted, door.closed) == ([0, 1, 2, 3], [])
+
+
+def test_nodes_with_several_connections_each_give_way_to_nodes_with_none() -> None:
+    door = Door()
+    for node in range(4):
+        for connection in range(3):
+            door.enter(10 * node + connection, f"192.0.2.{node}")
+    assert {0, 10, 20, 30}.isdisjoint(door.closed)
+    assert door.admission.strangers == 4
+
+
+def test_a_few_addresses_that_never_end_do_not_keep_out_another() -> None:
+    door = Door()
+    for key in range(100):
+        door.enter(key, f"192.0.2.{key % 2}")
+    assert door.enter(100, "198.51.100.1")
+    assert 100 not in door.closed
+    for key in range(101, 200):
+        door.enter(key, f"192.0.2.{key % 2}")
+    assert 100 not in door.closed
 
 
 def test_one_address_pushes_out_its_own_strangers_only() -> None:
