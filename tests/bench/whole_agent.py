@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.bench.process_figures import megabytes, processor_seconds
 from tests.bench.table import print_table
 from tests.bench.watch_server import NODE, POD_RANGE, kubeconfig
 
@@ -29,7 +30,6 @@ LARGE = ("10000x10", "50000x10", "100000x1")
 STORM_SECONDS = 60
 STORM_RATE = 2000
 PATIENCE_SECONDS = 120.0
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Server:
@@ -91,13 +91,10 @@ class Process:
         return sum(map(int, re.findall(r"sync done .* elements=(\d+)", self._log.read())))
 
     def processor_seconds(self) -> float:
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        return processor_seconds(self._process.pid)
 
     def megabytes(self, what: str = "VmRSS") -> float:
-        found = re.search(rf"{what}:\s+(\d+) kB", Path(f"/proc/{self._process.pid}/status").read_text())
-        assert found
-        return int(found[1]) / 1024
+        return megabytes(self._process.pid, what)
 
     def end(self) -> None:
         self._process.send_signal(signal.SIGTERM)
