@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, Final, NoReturn
 
 import click
 import msgspec
@@ -44,6 +44,8 @@ from nodeagent.proxy.observe.admin.admin_client import NoAgent
 from nodeagent.proxy.observe.admin.admin_documents import Status
 from nodeagent.wire.netlink.uapi.nf_tables import NFT_SET_MAP
 
+_encode: Final = msgspec.json.Encoder(enc_hook=list).encode
+"""Writes what is packed as a list of its values."""
 _SYSCTLS = (
     "net/ipv4/ip_forward",
     "net/ipv6/conf/all/forwarding",
@@ -150,7 +152,7 @@ def _files(view: NodeView, access: Access, programs: Programs) -> Iterator[tuple
         program=None if view.program is None else dict(view.program),
         names_at=tuple(view.names_at),
     )
-    yield RECORDING, msgspec.json.encode(recording)
+    yield RECORDING, _encode(recording)
     bundled = [
         {"service": view.services[key], "slices": list(view.slices.get(key, ()))} for key in sorted(view.services)
     ]
@@ -233,12 +235,12 @@ def _sysctl(name: str) -> str | None:
 
 
 def _json(value: object) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value), indent=1)
+    return msgspec.json.format(_encode(value), indent=1)
 
 
 def _rows(values: Sequence[object]) -> bytes:
     """Returns a list with a value in each line: there may be as many as Services."""
-    return b"[" + b",".join([b"\n" + msgspec.json.encode(value) for value in values]) + b"\n]\n"
+    return b"[" + b",".join([b"\n" + _encode(value) for value in values]) + b"\n]\n"
 
 
 @click.command(

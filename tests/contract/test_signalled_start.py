@@ -65,9 +65,10 @@ def wait_for(process: subprocess.Popen[str], words: str) -> None:
 def ends(process: subprocess.Popen[str], number: signal.Signals) -> tuple[int, list[str]]:
     """The exit code after a signal, and what was printed that is neither an import nor a log line."""
     process.send_signal(number)
-    _, printed = process.communicate(timeout=PATIENCE)
-    lines = printed.splitlines()
-    return process.returncode, [line for line in lines if not ORDINARY.match(line)]
+    assert process.stderr is not None
+    with process.stderr as errors:  # communicate() would begin behind what was read ahead, in the middle of a line
+        lines = errors.read().splitlines()
+    return process.wait(PATIENCE), [line for line in lines if not ORDINARY.match(line)]
 
 
 def test_a_signal_at_any_moment_of_the_start_ends_the_agent_with_0(namespaces: list[str], tmp_path: Path) -> None:

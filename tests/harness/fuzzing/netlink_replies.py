@@ -185,12 +185,13 @@ class Told:
     def __init__(self, *_: int) -> None:
         self._left: list[bytes] = [self.said]
 
-    def recv_into(self, buffer: bytearray) -> int:
+    def recv_into(self, buffer: bytearray, _: int = 0, flags: int = 0) -> int:
         if not self._left:
             raise TimeoutError
-        datagram = self._left.pop()[: len(buffer)]
-        buffer[: len(datagram)] = datagram
-        return len(datagram)
+        datagram = self._left.pop()
+        held = datagram[: len(buffer)]
+        buffer[: len(held)] = held
+        return len(datagram if flags & socket.MSG_TRUNC else held)
 
     def fileno(self) -> int:
         return 0
