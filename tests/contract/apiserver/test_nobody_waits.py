@@ -20,6 +20,8 @@ from tests.contract.apiserver.stalls import measured
 from tests.harness.protobuf import envelope, field
 
 LOOP_HELD_SECONDS = 0.05
+TRIES = 3
+"""What shares a processor's caches with others takes longer now and then, in processor time too."""
 EVENTS = 20_000
 LINE_BYTES = 7800
 """A query that fits into the longest line of a request that is read."""
@@ -273,18 +275,27 @@ def test_creating(full: Full, size: int) -> None:
     slow: dict[str, float] = {}
     for what, path, media_type, body in bodies(size):
         assert len(body) <= 3 * 1024 * 1024
-        with measured(full.api.loop) as stall:
-            answer = full.api.call("POST", path, raw=body, headers={"Content-Type": media_type})
-        assert answer.status in (201, 400, 413, 422, 429), (what, answer.body[:300])
-        if stall.longest_s >= LOOP_HELD_SECONDS:
-            slow[what] = stall.longest_s
-        for name in {answer.json["metadata"]["name"]} if answer.status == 201 else ():
-            with measured(full.api.loop) as stall:
-                assert full.api.call("DELETE", f"{path}/{name}").status == 200
-                full.api.call("PATCH", f"{path}/{name}", {"metadata": {"finalizers": None}}, {"Content-Type": MERGE})
-            if stall.longest_s >= LOOP_HELD_SECONDS:
-                slow[f"{what} deleted"] = stall.longest_s
+        for _ in range(TRIES):
+            created, deleted = create_and_delete(full.api, path, media_type, body)
+            if max(created, deleted) < LOOP_HELD_SECONDS:
+                break
+        else:
+            slow |= {what: created, f"{what} deleted": deleted}
     assert slow == {}, slow
+
+
+def create_and_delete(api: Api, path: str, media_type: str, body: bytes) -> tuple[float, float]:
+    """The longest turn while an object is created, and while it is deleted, if it was created."""
+    with measured(api.loop) as creating:
+        answer = api.call("POST", path, raw=body, headers={"Content-Type": media_type})
+    assert answer.status in (201, 400, 413, 422, 429), answer.body[:300]
+    if answer.status != 201:
+        return creating.longest_s, 0.0
+    name = answer.json["metadata"]["name"]
+    with measured(api.loop) as deleting:
+        assert api.call("DELETE", f"{path}/{name}").status == 200
+        api.call("PATCH", f"{path}/{name}", {"metadata": {"finalizers": None}}, {"Content-Type": MERGE})
+    return creating.longest_s, deleting.longest_s
 
 
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
