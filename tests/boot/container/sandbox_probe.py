@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 AF_ALG, AF_PACKET, AF_VSOCK = 38, 17, 40
+CLONE_NEWUSER = 0x10000000
 
 
 def run(*argv: str) -> None:
@@ -40,19 +41,20 @@ def open_rtnetlink() -> None:
         netlink.bind((0, 0))
 
 
+def call(function: str, *arguments: object) -> None:
+    """A function of the C library: an image has few programs."""
+    if getattr(ctypes.CDLL(None, use_errno=True), function)(*arguments) == -1:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
 def system_call(x86_64: int, aarch64: int, *arguments: object) -> None:
     """A system call that the C library has no function for; its numbers (asm/unistd_64.h, asm-generic/unistd.h)."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.syscall({"x86_64": x86_64, "aarch64": aarch64}[platform.machine()], *arguments) == -1:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    call("syscall", {"x86_64": x86_64, "aarch64": aarch64}[platform.machine()], *arguments)
 
 
 def join_mounts() -> None:
     """Those of the node's first process, or of the container's."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    descriptor = os.open("/proc/1/ns/mnt", os.O_RDONLY)
-    if libc.setns(descriptor, 0) == -1:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    call("setns", os.open("/proc/1/ns/mnt", os.O_RDONLY), 0)
 
 
 def reach_runtime() -> None:
@@ -84,8 +86,8 @@ ATTEMPTS: dict[str, Callable[[], object]] = {
     "open a crypto socket": lambda: open_socket(AF_ALG, socket.SOCK_SEQPACKET),
     "open a vsock": lambda: open_socket(AF_VSOCK, socket.SOCK_STREAM),
     "bind a low port": lambda: socket.socket().bind(("127.0.0.1", 79)),
-    "make a user namespace": lambda: run("unshare", "--user", "true"),
-    "mount": lambda: run("mount", "-t", "tmpfs", "none", "/tmp"),
+    "make a user namespace": lambda: call("unshare", CLONE_NEWUSER),
+    "mount": lambda: call("mount", b"none", b"/tmp", b"tmpfs", 0, None),
     "program nftables": lambda: run("nft", "add table ip probe; delete table ip probe"),
     "set the clock": set_clock,
     "make a device": lambda: os.mknod("/tmp/disk", stat.S_IFBLK | 0o600, os.makedev(8, 0)),
