@@ -25,7 +25,14 @@ ANSWERING_NAMES = (
 )
 
 
-@pytest.fixture(params=LAST_OF_SCHEMA, ids=lambda earlier: f"schema {earlier.schema}")
+def named(earlier: Earlier) -> str:
+    return f"schema {earlier.schema}"
+
+
+WITH_NAMES = [one for one in LAST_OF_SCHEMA if one.schema >= FIRST_WITH_NAMES]
+
+
+@pytest.fixture(params=LAST_OF_SCHEMA, ids=named)
 def earlier(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Earlier, list[str]]:
     """An earlier revision, and the command that runs it."""
     try:
@@ -103,12 +110,12 @@ def test_nothing_is_lost_on_the_way_here_and_back(
             traffic.flow()
 
 
+@pytest.mark.at_length  # failed once beside other tests; whether by the earlier agent or by this one is not known
+@pytest.mark.parametrize("earlier", WITH_NAMES, indirect=True, ids=named)
 def test_no_lookup_is_lost_on_the_way_here_and_back(
     served: Cluster, flags: tuple[str, ...], earlier: tuple[Earlier, list[str]]
 ) -> None:
-    revision, command = earlier
-    if revision.schema < FIRST_WITH_NAMES:
-        pytest.skip("it handed no lookups over, or lost some")
+    _, command = earlier
     flags = (*flags, *ANSWERING_NAMES)
     with (
         started(served, command, flags) as old,
