@@ -14,7 +14,7 @@ from nodeagent.cli.columns import Column as TableColumn
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.rows import output_option, print_document, print_table
-from nodeagent.cli.user_kubeconfig import kubeconfig_path
+from nodeagent.cli.user_kubeconfig import kubeconfig_paths
 from nodeagent.diagnosis.connectivity.cases import Column
 from nodeagent.diagnosis.connectivity.cluster import ClusterClient
 from nodeagent.diagnosis.connectivity.deployment import ConnectivityError
@@ -111,7 +111,7 @@ def connectivity_command(
         balancer_is_routed=bool(balancer),
     )
     try:
-        access = load_kubeconfig(kubeconfig_path(kubeconfig), context)
+        access = load_kubeconfig(kubeconfig_paths(kubeconfig), context)
         if cleanup:
             gone = _run(_with(access, lambda cluster: remove_leftovers(cluster, _say)))
             click.get_current_context().exit(0 if gone else FAILED)

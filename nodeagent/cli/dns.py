@@ -16,6 +16,7 @@ from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.names_objects import Objects, Reply, objects_of_agent, reply_of
 from nodeagent.cli.rows import output_option, print_document
+from nodeagent.cli.user_kubeconfig import kubeconfig_paths
 from nodeagent.names.feed.cluster_dns import listening_places
 from nodeagent.names.feed.upstream_problems import UPSTREAM_REASONS
 from nodeagent.names.upstream.upstream_address import Server, parse_server
@@ -156,13 +157,11 @@ def _objects(
     """Returns the objects of the agent, or of a source; None without both. Raises Failure."""
     if isinstance(agent, AgentDns):
         return objects_of_agent(agent.client, agent.status, agent.dns, zones)
-    if not (manifests or kubeconfig) and os.environ.get("KUBECONFIG"):
-        kubeconfig = Path(os.environ["KUBECONFIG"])
-    if not (manifests or kubeconfig):
+    if not (manifests or kubeconfig or os.environ.get("KUBECONFIG")):
         return None
     from nodeagent.cli.names_source import read_objects  # noqa: PLC0415 - loads a client of the API
 
-    return read_objects(manifests, kubeconfig, zones)
+    return read_objects(manifests, kubeconfig_paths(kubeconfig), zones)
 
 
 def ask_agent(path: str | None, name: str) -> AgentDns | str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from nodeagent.cli.user_kubeconfig import kubeconfig_path
+from nodeagent.cli.user_kubeconfig import kubeconfig_paths
 from nodeagent.proxy.observe.admin.admin_client import NoAgent, find_agent
 from nodeagent.proxy.observe.admin.place import DEFAULT_SOCKET
 
@@ -59,7 +59,7 @@ def complete_context(ctx: click.Context, _: click.Parameter, incomplete: str) ->
     from nodeagent.proxy.source.client.kubeconfig import context_names  # noqa: PLC0415
 
     try:
-        return _completions(context_names(_kubeconfig(ctx)), incomplete)
+        return _completions(context_names(_kubeconfigs(ctx)), incomplete)
     except KubeconfigError:
         return []
 
@@ -124,16 +124,16 @@ def _names_of_agent(ctx: click.Context, what: str) -> list[str]:
         return []
 
 
-def _kubeconfig(ctx: click.Context) -> Path:
+def _kubeconfigs(ctx: click.Context) -> tuple[Path, ...]:
     given = ctx.params.get("kubeconfig")
-    return kubeconfig_path(None if given is None else Path(str(given)))
+    return kubeconfig_paths(None if given is None else Path(str(given)))
 
 
 def _list_names(ctx: click.Context, path: str, *, qualified: bool = False) -> list[str]:
     """Returns the names of the objects at `path`, with their namespace if `qualified`; empty if the API server cannot be
     asked."""
-    place = _kubeconfig(ctx)
-    if not place.exists():
+    places = _kubeconfigs(ctx)
+    if not any(place.exists() for place in places):
         return []
     import asyncio  # noqa: PLC0415 - few commands need it
 
@@ -142,7 +142,7 @@ def _list_names(ctx: click.Context, path: str, *, qualified: bool = False) -> li
     from nodeagent.proxy.source.client.kubeconfig import load_kubeconfig  # noqa: PLC0415
 
     async def ask() -> bytes:
-        access = load_kubeconfig(place, ctx.params.get("context"))
+        access = load_kubeconfig(places, ctx.params.get("context"))
         async with asyncio.timeout(SECONDS), ApiClient(access, user_agent="nodeagent-completion") as client:
             return await client.get(path, (("limit", MOST),))
 

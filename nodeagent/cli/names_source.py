@@ -1,7 +1,8 @@
 """Reads the objects for `nodeagent dns` from a directory of manifests or an API server."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import os
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,14 +20,13 @@ from nodeagent.proxy.source.object_store import ChangeListener, ClusterStore
 LIST_SECONDS = 10.0
 
 
-def read_objects(manifests: Path | None, kubeconfig: Path | None, zones: tuple[str, ...]) -> Objects:
-    """Lists all objects of a source. Raises Failure."""
+def read_objects(manifests: Path | None, kubeconfigs: Sequence[Path], zones: tuple[str, ...]) -> Objects:
+    """Lists all objects of the manifests, or else of the API server of these files. Raises Failure."""
+    origin = str(manifests or os.pathsep.join(map(str, kubeconfigs)))
     try:
-        return asyncio.run(asyncio.wait_for(_read(manifests, kubeconfig, zones), LIST_SECONDS))
+        return asyncio.run(asyncio.wait_for(_read(manifests, kubeconfigs, zones, origin), LIST_SECONDS))
     except TimeoutError:
-        raise Failure(
-            f"{manifests or kubeconfig}: Services and EndpointSlices were not listed in time", FAILED
-        ) from None
+        raise Failure(f"{origin}: Services and EndpointSlices were not listed in time", FAILED) from None
     except (KubeconfigError, ManifestError) as error:
         raise Failure(str(error), UNUSABLE) from error
 
@@ -42,15 +42,11 @@ class _FirstLists(ChangeListener):
         self.all.set()
 
 
-async def _read(manifests: Path | None, kubeconfig: Path | None, zones: tuple[str, ...]) -> Objects:
+async def _read(manifests: Path | None, kubeconfigs: Sequence[Path], zones: tuple[str, ...], origin: str) -> Objects:
     listed = _FirstLists()
     store = ClusterStore(listed, for_names=True)
     namespaces = NamespaceNames(listed.namespaces.set)
-    if manifests is not None:
-        client = None
-    else:
-        assert kubeconfig is not None, "a source is one of the two"
-        client = ApiClient(load_kubeconfig(kubeconfig))
+    client = ApiClient(load_kubeconfig(kubeconfigs)) if manifests is None else None
     source = source_of(
         client,
         manifests,
@@ -65,7 +61,7 @@ async def _read(manifests: Path | None, kubeconfig: Path | None, zones: tuple[st
     else:
         async with client:
             await _until_listed(source.run, listed)
-    return Objects(store, namespaces.names or (), ZoneSettings(zones=zones), str(manifests or kubeconfig))
+    return Objects(store, namespaces.names or (), ZoneSettings(zones=zones), origin)
 
 
 async def _until_listed(run: Callable[[], Coroutine[None, None, None]], listed: _FirstLists) -> None:

@@ -7,7 +7,7 @@ from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.named_pods import NamedPod, pod_named
 from nodeagent.cli.node_view import Access
 from nodeagent.cli.source_view import configured
-from nodeagent.cli.user_kubeconfig import kubeconfig_path
+from nodeagent.cli.user_kubeconfig import kubeconfig_paths
 from nodeagent.daemon.part_options import cluster_access
 from nodeagent.model.names import ObjectKey
 from nodeagent.proxy.source.client.api_client import ApiClient
@@ -38,7 +38,7 @@ def _cluster(access: Access, key: ObjectKey, look: str) -> ClusterAccess:
     config = configured(access)
     if config.source.kubeconfig is not None:
         return cluster_access(config, os.environ)
-    path = kubeconfig_path(None)
-    if path.exists():
-        return load_kubeconfig(path)
+    paths = kubeconfig_paths(None)
+    if any(path.exists() for path in paths):
+        return load_kubeconfig(paths)
     raise Failure(f"pod {key}: the agent does not know pods: give --kubeconfig FILE, or {look}", UNUSABLE)

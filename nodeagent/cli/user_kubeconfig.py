@@ -6,8 +6,7 @@ from pathlib import Path
 USER_CONFIG = Path("~/.kube/config")
 
 
-def kubeconfig_path(given: Path | None) -> Path:
-    """Returns `given`, else the first file in $KUBECONFIG, else ~/.kube/config."""
-    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)
-    first = next((one for one in named if one), "")
-    return given or (Path(first) if first else USER_CONFIG.expanduser())
+def kubeconfig_paths(given: Path | None) -> tuple[Path, ...]:
+    """Returns `given`, else the files in $KUBECONFIG, which are merged, else ~/.kube/config."""
+    named = [Path(one) for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one]
+    return (given,) if given else tuple(named) or (USER_CONFIG.expanduser(),)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from nodeagent.cli.all_nodes.agent_pods import NAMESPACE
 from nodeagent.cli.exit_codes import UNUSABLE, Failure
 from nodeagent.cli.known_names import complete_context, complete_node
-from nodeagent.cli.user_kubeconfig import kubeconfig_path
+from nodeagent.cli.user_kubeconfig import kubeconfig_paths
 
 Result = TypeVar("Result")
 WITHIN_SECONDS = 60.0
@@ -37,7 +37,7 @@ class ClusterTarget(Struct, frozen=True):
     agents' pods. within, seconds: time limits for all nodes, and for one. default_namespace: for names without a namespace.
     """
 
-    kubeconfig: Path
+    kubeconfigs: tuple[Path, ...]
     context: str | None
     nodes: tuple[str, ...]
     selector: str
@@ -71,9 +71,9 @@ def cluster_options(
             cluster = None
             if all_nodes or node or selector:
                 _refuse(parameters)
-                place = kubeconfig_path(None if named is None else Path(str(named)))
+                places = kubeconfig_paths(None if named is None else Path(str(named)))
                 cluster = ClusterTarget(
-                    place, context, node, selector, agents_namespace, within, seconds, _namespace(place, context)
+                    places, context, node, selector, agents_namespace, within, seconds, _namespace(places, context)
                 )
             elif context is not None:
                 raise Failure("--context selects a cluster: give --all-nodes or --node NAME as well", UNUSABLE)
@@ -119,13 +119,13 @@ def cluster_options(
     return decorate
 
 
-def _namespace(kubeconfig: Path, context: str | None) -> str:
+def _namespace(kubeconfigs: tuple[Path, ...], context: str | None) -> str:
     """Returns the namespace of the context; `default` if it has none or cannot be read (a later request reports that)."""
     from nodeagent.proxy.source.client.api_errors import KubeconfigError  # noqa: PLC0415 - loads a client of the API
     from nodeagent.proxy.source.client.kubeconfig import context_namespace  # noqa: PLC0415
 
     try:
-        return context_namespace(kubeconfig, context) or "default"
+        return context_namespace(kubeconfigs, context) or "default"
     except KubeconfigError:
         return "default"
 

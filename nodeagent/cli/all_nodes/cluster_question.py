@@ -77,7 +77,7 @@ def run_with_agents(
     """Finds the agents and runs `work` with them. limits: arguments of `Agents`. Raises Failure."""
 
     async def run() -> None:
-        access = load_kubeconfig(cluster.kubeconfig, cluster.context)
+        access = load_kubeconfig(cluster.kubeconfigs, cluster.context)
         async with ApiClient(access, user_agent="nodeagent-all-nodes", timeouts=TIMEOUTS) as client:
             places = await find_agents(client, cluster.namespace, cluster.nodes, cluster.selector)
             agents = Agents(client, cluster.namespace, within=cluster.within, seconds=cluster.seconds, **limits)

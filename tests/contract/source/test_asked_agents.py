@@ -229,7 +229,7 @@ def test_an_older_agent_is_asked_in_its_words(fake_api_server: Callable[[], Any]
             for serve in (of_an_older_version, of_an_older_version):
                 server.answer(f"{PODS}/agent-a/exec", serve)
             server.answer(f"{PODS}/agent-b/exec", says_nothing)
-            cluster = ClusterTarget(kubeconfig(tmp_path, server.url), None, (), "", "kube-system", 20.0)
+            cluster = ClusterTarget((kubeconfig(tmp_path, server.url),), None, (), "", "kube-system", 20.0)
             return await asyncio.to_thread(answers_of, cluster, ["explain", BRIEF, "-o", "json"])
 
     unclear, well = asyncio.run(main())

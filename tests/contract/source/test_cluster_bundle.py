@@ -73,7 +73,7 @@ def written(fake_api_server: Callable[[], Any], directory: Path) -> tuple[Path, 
                 "current-context": "c",
             }
             kubeconfig.write_text(json.dumps(document))
-            cluster = ClusterTarget(kubeconfig, None, (), "", "kube-system", 20.0)
+            cluster = ClusterTarget((kubeconfig,), None, (), "", "kube-system", 20.0)
             return await asyncio.to_thread(bundle_cluster, cluster, archive, redacted)
 
     count, missing = asyncio.run(main())
@@ -122,7 +122,7 @@ def test_what_is_no_archive_is_said(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_cannot_be_asked_leaves_no_file(tmp_path: Path) -> None:
-    cluster = ClusterTarget(tmp_path / "nothing", None, (), "", "kube-system", 20.0)
+    cluster = ClusterTarget((tmp_path / "nothing",), None, (), "", "kube-system", 20.0)
     with pytest.raises(Failure, match="No such file"):
         bundle_cluster(cluster, tmp_path / "report.tar", redacted)
     assert list(tmp_path.iterdir()) == []
