@@ -30,13 +30,13 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
 def watch(server: Victim, query: str, accept: str) -> int:
     """The bytes that a watch of two seconds receives from the beginning."""
     path = f"{CONFIGMAPS}?watch=1&timeoutSeconds=2&resourceVersion=1{query}"
-    told = 0
+    reported = 0
     with server.connect() as connection:
         head = f"GET {path} HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\nAuthorization: Bearer {server.token}\r\n"
         connection.sendall(f"{head}Connection: close\r\n\r\n".encode())
         while part := connection.recv(65_536):
-            told += len(part)
-    return told
+            reported += len(part)
+    return reported
 
 
 def all_at_once(server: Victim, asked: list[tuple[str, str]]) -> float:

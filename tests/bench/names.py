@@ -163,20 +163,20 @@ async def compare(arguments: argparse.Namespace, directory: Path) -> list[Row]:
     conf = directory / "unbound.conf"
     conf.write_text("".join(unbound_conf(objects, theirs)))
     feeder = Feeder(objects, wall=time.time)
-    told = asyncio.Event()
+    reported = asyncio.Event()
     supervisor = Supervisor(
         directory / "dns.sock",
         (ListenAddress(ADDRESS, ours),),
         Settings(user=os.getuid()),
         feeder,
-        on_report=lambda report: told.set() if is_complete(report, arguments.services) else None,
+        on_report=lambda report: reported.set() if is_complete(report, arguments.services) else None,
     )
     task = asyncio.create_task(supervisor.run(), name="supervisor")
     feeder.passed(None)
     other = await asyncio.create_subprocess_exec("unbound", "-c", str(conf), "-d")
     rows = [Row("nodeagent"), Row("unbound")]
     try:
-        await asyncio.wait_for(told.wait(), READY_SECONDS)
+        await asyncio.wait_for(reported.wait(), READY_SECONDS)
         for turn in range(arguments.turns + 1):
             for row, pid, port in ((rows[0], supervisor.pid, ours), (rows[1], other.pid, theirs)):
                 await asyncio.to_thread(measure, row, pid, port, queries, arguments.seconds)

@@ -20,7 +20,7 @@ from nodeagent.model.addresses import Protocol
 from nodeagent.proxy.dataplane.program.schema import SCHEMA
 from tests.conformance import other_release
 from tests.conformance.guests import GuestForks
-from tests.conformance.traffic import Traffic, Way, traffic
+from tests.conformance.traffic import Access, Traffic, traffic
 from tests.harness.kubernetes import images
 from tests.harness.kubernetes.cluster import CONTROL, Cluster
 from tests.harness.kubernetes.node import PAUSE, SOCKET, Node
@@ -110,13 +110,13 @@ class Deployed:
                 for protocol in (Protocol.TCP, Protocol.UDP):
                     self._ends.enter_context(member.serve(8080, protocol))
 
-    def ways(self) -> list[Way]:
+    def ways(self) -> list[Access]:
         """From pods and nodes to the ClusterIPs, from outside to the node ports."""
         addresses = self.cluster.get("service", "web")["spec"]["clusterIPs"]
         inside = [name for name in self.members if name != CONTROL and not name.startswith("web-")]
         found = [(client, "ClusterIP", address, 80) for client in inside for address in addresses]
         found += [(CONTROL, "NodePort", one, NODE_PORT) for node in self.cluster.nodes for one in node.addresses]
-        return [Way(*way, protocol) for way in found for protocol in (Protocol.TCP, Protocol.UDP)]
+        return [Access(*way, protocol) for way in found for protocol in (Protocol.TCP, Protocol.UDP)]
 
     def agents(self) -> dict[str, str]:
         """The agent's pod of each node."""
@@ -239,5 +239,5 @@ def test_a_node_whose_power_was_cut_serves_again_and_costs_others_nothing(deploy
     assert_nothing_failed(seen)
 
 
-def _fails(deployed: Deployed, way: Way) -> bool:
+def _fails(deployed: Deployed, way: Access) -> bool:
     return bool(deployed.members[way.client].ask(way.address, way.port, way.protocol, timeout=1.0).failures)

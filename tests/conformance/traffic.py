@@ -17,7 +17,7 @@ INTERVAL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Way:
+class Access:
     """From a client to an address of a Service."""
 
     client: str
@@ -34,7 +34,7 @@ class Way:
 class Outcome:
     """What became of the traffic of one way. held: connections that were open from the first moment to the last."""
 
-    way: Way
+    way: Access
     attempts: int
     failed: tuple[Answer, ...]
     first_answer_after: float
@@ -45,10 +45,10 @@ class Outcome:
 class Traffic:
     """Runs until the context ends; then `outcomes` has what became of each way."""
 
-    def __init__(self, members: Mapping[str, Member], ways: Sequence[Way]) -> None:
+    def __init__(self, members: Mapping[str, Member], ways: Sequence[Access]) -> None:
         self._members = members
         self._ways = ways
-        self._loads: list[tuple[Way, Loading, Holding]] = []
+        self._loads: list[tuple[Access, Loading, Holding]] = []
         self.outcomes: list[Outcome] = []
 
     def __str__(self) -> str:
@@ -90,7 +90,7 @@ class Traffic:
 
 
 @contextmanager
-def traffic(members: Mapping[str, Member], ways: Sequence[Way]) -> Iterator[Traffic]:
+def traffic(members: Mapping[str, Member], ways: Sequence[Access]) -> Iterator[Traffic]:
     """Traffic on every way while the block runs."""
     running = Traffic(members, ways)
     with ExitStack() as stack:

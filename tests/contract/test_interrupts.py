@@ -14,12 +14,12 @@ import pytest
 from nodeagent.runtime.interrupts import LATEST_SECONDS, prompt_signal_handling
 
 
-class Told(Exception):
+class HandlerRan(Exception):
     """What the handler raises."""
 
 
-def tell(*_: object) -> None:
-    raise Told
+def on_signal(*_: object) -> None:
+    raise HandlerRan
 
 
 class Wait:
@@ -53,7 +53,7 @@ class Wait:
 
 @contextmanager
 def waiting(seconds: float) -> Iterator[Wait]:
-    before = signal.signal(signal.SIGUSR1, tell)
+    before = signal.signal(signal.SIGUSR1, on_signal)
     wait = Wait(seconds)
     try:
         yield wait
@@ -73,7 +73,7 @@ def test_it_is_heard_while_the_wait_goes_on(
     seconds: float, context: Callable[[], AbstractContextManager[None]], late: bool
 ) -> None:
     with waiting(seconds) as wait:
-        with pytest.raises(Told), context():
+        with pytest.raises(HandlerRan), context():
             wait()
         assert wait.over is late
 

@@ -61,7 +61,7 @@ def packet_of(flow: Any, scenario: Any) -> Packet:
     )
 
 
-def told(outcome: Outcome) -> str:
+def shown(outcome: Outcome) -> str:
     return "\n".join(map(str, outcome.trace))
 
 
@@ -71,7 +71,7 @@ def test_every_packet_has_the_recorded_outcome(scenario: Any, service_interface:
     for flow in scenario.flows:
         outcomes = table.outcomes(packet_of(flow, scenario))
 
-        assert {outcome.fate for outcome in outcomes} == {EXPECTED_FATE[flow.expect]}, (flow, told(outcomes[0]))
+        assert {outcome.fate for outcome in outcomes} == {EXPECTED_FATE[flow.expect]}, (flow, shown(outcomes[0]))
         assert {outcome.endpoint for outcome in outcomes} == (flow.endpoints or {None}), flow
 
 
@@ -79,7 +79,7 @@ def test_no_accepted_packet_carries_the_scratch_field_away(scenario: Any) -> Non
     table = table_of(scenario, service_interface=True)
     for flow in scenario.flows:
         for outcome in table.outcomes(packet_of(flow, scenario)):
-            assert outcome.priority == 0 or outcome.fate in (Fate.REFUSED, Fate.DROPPED), (flow, told(outcome))
+            assert outcome.priority == 0 or outcome.fate in (Fate.REFUSED, Fate.DROPPED), (flow, shown(outcome))
 
 
 def test_the_choice_is_uniform(scenario: Any) -> None:
@@ -96,7 +96,7 @@ def test_the_source_is_rewritten_where_it_was_recorded(scenario: Any, service_in
     for flow in scenario.flows:
         for outcome in table.outcomes(packet_of(flow, scenario)):
             expected = flow.expect == "ENDPOINTS" and flow.masquerades(outcome.destination)
-            assert outcome.masqueraded == expected, (flow, outcome.destination, told(outcome))
+            assert outcome.masqueraded == expected, (flow, outcome.destination, shown(outcome))
 
 
 def test_a_refusal_answers_at_once_by_a_reset_for_tcp_and_icmp_otherwise(scenario: Any) -> None:

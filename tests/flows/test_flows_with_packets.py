@@ -103,7 +103,7 @@ class Stage:
             self._served.add((flow.protocol, anywhere, flow.port))
             self._world[NODE].serve(flow.port, flow.protocol, addresses=(anywhere,))
 
-    def told(self, scenario: Any) -> list[tuple[Journey, ...]]:
+    def traced(self, scenario: Any) -> list[tuple[Journey, ...]]:
         """What `nodeagent trace` says of each flow, out of what the kernel of the node holds."""
 
         def look() -> list[tuple[Journey, ...]]:
@@ -171,29 +171,29 @@ def test_every_connection_ends_as_recorded(placed: Any, stage_of: Callable[[Any]
     plan, scenario = placed
     stage = stage_of(plan)
     stage.perform(scenario)
-    for flow, told in zip(scenario.flows, stage.told(scenario), strict=True):
+    for flow, traced in zip(scenario.flows, stage.traced(scenario), strict=True):
         match flow.expect:
             case "ENDPOINTS":
-                reaches_its_endpoints(stage, flow, told)
+                reaches_its_endpoints(stage, flow, traced)
             case "REJECT":
                 is_refused_at_once(stage, flow)
             case "DROP":
                 is_dropped(stage, flow)
             case "NONE":
                 reaches_whom_it_was_sent_to(stage, flow)
-        assert {one.end for one in told} == {FATES[flow.expect]}, (flow, told)
+        assert {one.end for one in traced} == {FATES[flow.expect]}, (flow, traced)
 
 
-def reaches_its_endpoints(stage: Stage, flow: Any, told: tuple[Journey, ...]) -> None:
+def reaches_its_endpoints(stage: Stage, flow: Any, traced: tuple[Journey, ...]) -> None:
     answers = stage.ask(flow, count=connections_for(len(flow.endpoints)), timeout=PATIENT)
     assert [answer.detail for answer in answers if answer.failure] == [], flow
     assert {(answer.local, answer.local_port) for answer in answers} == flow.endpoints, flow
-    foretold = {one.endpoint: one for one in told}
-    assert foretold.keys() == flow.endpoints, (flow, told)
-    assert {one.probability for one in told} == {Fraction(1, len(flow.endpoints))}, (flow, told)
+    predicted = {one.endpoint: one for one in traced}
+    assert predicted.keys() == flow.endpoints, (flow, traced)
+    assert {one.probability for one in traced} == {Fraction(1, len(flow.endpoints))}, (flow, traced)
     for answer in answers:
         masqueraded = flow.masquerades(answer.local)
-        assert foretold[answer.local, answer.local_port].packet.rewritten == masqueraded, (flow, answer, told)
+        assert predicted[answer.local, answer.local_port].packet.rewritten == masqueraded, (flow, answer, traced)
         seen = stage.node_addresses if masqueraded else {flow.source}
         assert answer.peer in seen, (flow, answer)
         assert not masqueraded or answer.peer != flow.source or flow.source in stage.node_addresses, (flow, answer)

@@ -215,12 +215,12 @@ class EtcdCluster:
         name = f"n{next(self._names)}"
         data = self._founding[0][1].parent / name
 
-        def told() -> str | None:
+        def added() -> str | None:
             found = re.search(r'ETCD_INITIAL_CLUSTER="(.*)"', self._change("add", name, f"--peer-urls={place[0]}"))
             return found and found[1]
 
         # As long as one has just joined or left, the others take no further change.
-        cluster = self._wait(told, "the others do not take it")
+        cluster = self._wait(added, "the others do not take it")
         member = self._member(
             name, data, place, cluster, self._founding[0][1].parent.parent / f"{data.parent.name}.log"
         )

@@ -77,8 +77,8 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _fail(self, code: int, reason: str, message: str) -> None:
-        told = {"kind": "Status", "apiVersion": "v1", "status": "Failure"}
-        self._answer(code, told | {"reason": reason, "message": message, "code": code})
+        reported = {"kind": "Status", "apiVersion": "v1", "status": "Failure"}
+        self._answer(code, reported | {"reason": reason, "message": message, "code": code})
 
     def _answer(self, code: int, document: dict[str, Any]) -> None:
         body = json.dumps(document).encode()

@@ -101,8 +101,8 @@ def test_without_kubectl_the_demo_says_so_and_uses_the_api(short_path: Path) -> 
         assert found is not None
         (short_path / program).symlink_to(found)
     demo = Running(short_path, path=str(short_path))
-    told = demo.read_until("kubectl")
-    assert "no kubectl on this machine: created through the API instead" in told
+    printed = demo.read_until("kubectl")
+    assert "no kubectl on this machine: created through the API instead" in printed
     demo.read_until("service/shop created")
     demo.process.send_signal(signal.SIGINT)
     demo.finish()

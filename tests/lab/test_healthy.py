@@ -46,8 +46,8 @@ def shared(network_namespaces: None, warm_launcher: WarmLauncher, request: pytes
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "first line",
 )
 def test_the_first_line_says_that_all_is_well(shared: Any, command: tuple[str, ...], says: str) -> None:
-    told = shared.do("exec", "node-1", "--", *NODEAGENT, *command)
-    assert told.startswith(says), told
+    printed = shared.do("exec", "node-1", "--", *NODEAGENT, *command)
+    assert printed.startswith(says), printed
 
 
 def test_what_the_lab_has_would_change_nothing(shared: Any, tmp_path: Path) -> None:

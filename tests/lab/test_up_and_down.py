@@ -70,10 +70,10 @@ def test_three_nodes_are_up_and_programmed_in_time_and_leave_nothing(bench: Any)
 
 def test_a_pod_finds_services_by_name_with_the_resolv_conf_that_kubernetes_writes(shared: Any) -> None:
     read = ("sh", "-c", "cat /etc/resolv.conf; getent ahostsv4 echo; getent ahostsv6 kubernetes.default.svc || true")
-    told = shared.do("exec", "caller-1", "--", *read)
+    shown = shared.do("exec", "caller-1", "--", *read)
     search = "search default.svc.cluster.local svc.cluster.local cluster.local"
-    assert told.startswith(f"{search}\nnameserver 10.96.0.10\noptions ndots:5\n")
-    assert "echo.default.svc.cluster.local" in told
+    assert shown.startswith(f"{search}\nnameserver 10.96.0.10\noptions ndots:5\n")
+    assert "echo.default.svc.cluster.local" in shown
     fetched = shared.do("exec", "echo-1-1", "--", sys.executable, "-c", FETCH, "http://echo.default/")
     assert fetched.startswith("echo-")
     machine = Path("/etc/resolv.conf").read_text()

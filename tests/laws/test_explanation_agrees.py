@@ -20,7 +20,7 @@ from tests.laws.semantics.clusters import HERE, Cluster, clusters
 Used = dict[tuple[str, str, str, Scope], set[tuple[str, int]]]
 
 
-def told(accounts: tuple[Account, ...]) -> Used:
+def endpoints_used(accounts: tuple[Account, ...]) -> Used:
     """What the explanation says is used: family, port name, protocol and list → endpoints."""
     found: Used = defaultdict(set)
     for one in accounts:
@@ -71,7 +71,7 @@ def test_what_is_told_as_used_is_what_is_used(cluster: Cluster) -> None:
         accounts = account_endpoints(service, slices, context)
         state = translate_service(service, slices, context)
         expected = {name: endpoints for name, endpoints in programmed(state.frontends).items() if endpoints}
-        explained = told(accounts)
+        explained = endpoints_used(accounts)
         duplicates = any(problem.reason == "DuplicatePort" for problem in state.problems)
         if duplicates or shares_an_address(service, context):
             # A port without an address left is a matter of the addresses, not of its endpoints.

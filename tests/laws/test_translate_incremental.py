@@ -108,7 +108,7 @@ def from_scratch(world: World, context: Context) -> Mapping[ObjectKey, ServiceSt
 
 @given(st.data())
 def test_incremental_equals_from_scratch_and_the_answers_add_up(data: st.DataObject) -> None:
-    world, translator, told = World(), Translator(), dict[ObjectKey, ServiceState]()
+    world, translator, reported = World(), Translator(), dict[ObjectKey, ServiceState]()
     context = data.draw(contexts)
     for _ in range(data.draw(st.integers(1, 6))):
         dirty = data.draw(st.sets(st.sampled_from(KEYS)))
@@ -118,12 +118,12 @@ def test_incremental_equals_from_scratch_and_the_answers_add_up(data: st.DataObj
             context = data.draw(contexts)
         answer = translator.update(world, data.draw(st.sampled_from([dirty, None])), context)
         for key, state in answer.items():
-            assert told.get(key) != state, "reported although nothing changed"
+            assert reported.get(key) != state, "reported although nothing changed"
             if state is None:
-                del told[key]
+                del reported[key]
             else:
-                told[key] = state
-        assert told == translator.states == from_scratch(world, context)
+                reported[key] = state
+        assert reported == translator.states == from_scratch(world, context)
 
 
 @given(st.data())

@@ -52,7 +52,7 @@ FLAGS = ("--dns-upstreams", "127.0.0.1:9")
 
 
 @dataclass
-class Told:
+class SentState:
     """A state of the Service. begun: when it was written. at: when the API server said that it has it. waited: what those it
     depends on had waited for a processor before. judged: whether they all received it at once."""
 
@@ -66,7 +66,7 @@ class Told:
 class History:
     """What was sent, and what lookups saw of it. ours, theirs: answers of this node, and of the servers in pods."""
 
-    told: dict[int, Told] = field(default_factory=dict)
+    sent: dict[int, SentState] = field(default_factory=dict)
     latest: int = PODS - 2
     ours: int = 0
     theirs: int = 0
@@ -89,13 +89,13 @@ class History:
             return
         numbers = sorted(int.from_bytes(one, "big") - FIRST for one in found)
         state = numbers[-1] if numbers else -1
-        if numbers != list(range(state - PODS + 1, state + 1)) or state not in self.told:
+        if numbers != list(range(state - PODS + 1, state + 1)) or state not in self.sent:
             self.faults.append(f"no state of the Service: {numbers}")
         elif state < seen_before:
             self.faults.append(f"{state} was answered after {seen_before}")
         self.ours += 1
         self.latest = max(self.latest, state)
-        following = self.told.get(state + 1)
+        following = self.sent.get(state + 1)
         if following is not None and following.judged:
             stood = max(0.0, waited_for_processor(self.depends_on) - following.waited)
             self.most_stale_seconds = max(self.most_stale_seconds, asked - following.at - stood)
@@ -162,7 +162,7 @@ class Story:
         api.create(
             SLICES.format("default"), a_slice("fresh", "IPv4", addresses_of(PODS - 1), [{"name": "", "port": 80}])
         )
-        self.history.told[PODS - 1] = Told(time.monotonic(), time.monotonic(), 0.0, judged=False)
+        self.history.sent[PODS - 1] = SentState(time.monotonic(), time.monotonic(), 0.0, judged=False)
 
     @contextmanager
     def asking(self) -> Iterator[None]:
@@ -179,22 +179,22 @@ class Story:
 
     def change(self, *, judged: bool = True) -> None:
         """Replace one pod by a new one."""
-        state = max(self.history.told) + 1
+        state = max(self.history.sent) + 1
         processes = (self.cluster.server.pid, self.cluster.agent.pid, self.dns_process())
         self.history.depends_on = processes
         waited = waited_for_processor(processes)
         # Lookups may see it before the API server has answered us.
-        told = self.history.told[state] = Told(time.monotonic(), float("inf"), waited, judged=judged)
+        sent = self.history.sent[state] = SentState(time.monotonic(), float("inf"), waited, judged=judged)
         endpoints = [{"addresses": [address], "conditions": {"ready": True}} for address in addresses_of(state)]
         self.cluster.api.merge(f"{SLICES.format('default')}/fresh-ipv4", {"endpoints": endpoints})
-        told.at = time.monotonic()
+        sent.at = time.monotonic()
 
     def roll_over(self, lookups: int) -> None:
         """Replace pods, the next when the one before was seen, all of them at least once, until so many lookups have been."""
-        begun = max(self.history.told)
-        while self.history.lookups < lookups or max(self.history.told) < begun + PODS:
+        begun = max(self.history.sent)
+        while self.history.lookups < lookups or max(self.history.sent) < begun + PODS:
             self.change()
-            self.until(lambda: self.history.latest == max(self.history.told), "the change is answered")
+            self.until(lambda: self.history.latest == max(self.history.sent), "the change is answered")
 
     def until_more(self, lookups: int) -> None:
         """Let so many lookups more be."""
@@ -248,7 +248,7 @@ def story(build_world: Callable[..., World], tmp_path: Path) -> Iterator[Story]:
 
 def test_what_is_stale_or_goes_back_is_seen() -> None:
     history = History(
-        told={state: Told(time.monotonic() - 2, time.monotonic() - 1, 0.0, judged=True) for state in (3, 4)}
+        sent={state: SentState(time.monotonic() - 2, time.monotonic() - 1, 0.0, judged=True) for state in (3, 4)}
     )
     answer = QUERY[:6] + b"\0\4" + QUERY[8:]
     answer += b"".join(b"\xc0\x0c" + bytes(10) + socket.inet_aton(address) for address in addresses_of(3))
@@ -299,7 +299,7 @@ def test_no_lookup_fails_and_none_is_stale(story: Story) -> None:
             story.until_more(max(share, LOOKUPS - history.lookups))
             assert history.ours > ours
     print(
-        f"{history.lookups} lookups ({history.theirs} answered by pods), {len(history.told)} pods replaced, "
+        f"{history.lookups} lookups ({history.theirs} answered by pods), {len(history.sent)} pods replaced, "
         f"{history.repeated} asked again, oldest answer {history.most_stale_seconds * 1000:.0f} ms after the API server had its "
         f"change, {history.most_since_begun_seconds * 1000:.0f} ms after it began to be written"
     )

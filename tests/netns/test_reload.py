@@ -32,7 +32,7 @@ class Reloadable:
     path: Path
     listener: socket.socket
     agent: AgentProcess
-    told: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
 
     def reload(self, line: str) -> str:
         """Read the configuration again; the line that says what became of it. READY ends it in any case."""
@@ -41,18 +41,18 @@ class Reloadable:
         found = self.agent.wait_for_line(line, after=printed)
         self.agent.wait_until(lambda: any("READY=1" in text for text in self.hear()[heard:]), "READY")
         # A pass that was under way may tell its status first.
-        told = [text for text in self.told[heard:] if not text.startswith("STATUS=")]
-        assert re.fullmatch(r"RELOADING=1\nMONOTONIC_USEC=\d+", told[0])
-        assert "READY=1" in told[1]
+        shown = [text for text in self.shown[heard:] if not text.startswith("STATUS=")]
+        assert re.fullmatch(r"RELOADING=1\nMONOTONIC_USEC=\d+", shown[0])
+        assert "READY=1" in shown[1]
         return found
 
     def hear(self) -> list[str]:
         """All that systemd received so far."""
         while True:
             try:
-                self.told.append(self.listener.recv(4096).decode())
+                self.shown.append(self.listener.recv(4096).decode())
             except BlockingIOError:
-                return self.told
+                return self.shown
 
     def peers_of_caller(self) -> set[str]:
         """As whom the servers see a pod that connects to the service."""

@@ -126,14 +126,14 @@ def test_a_server_that_forbids_what_is_not_needed_delays_neither_start_nor_reloa
         finally:
             agent.kill()
         listener.settimeout(0.2)
-        told = []
+        shown = []
         try:
             while True:
-                told.append(listener.recv(4096).decode())
+                shown.append(listener.recv(4096).decode())
         except TimeoutError:
             pass
-        assert sum("READY=1" in message for message in told) >= 2
-        assert "WATCHDOG=1" in told
+        assert sum("READY=1" in message for message in shown) >= 2
+        assert "WATCHDOG=1" in shown
 
 
 def test_a_proxy_of_the_machine_is_not_for_the_programs_of_a_lab(

@@ -59,8 +59,8 @@ def asked(cluster: Cluster, path: str, **query: str | list[str]) -> Any:
 @pytest.mark.parametrize("name", WRONG)
 def test_a_broken_service_has_the_verdict_of_explain(cluster: Cluster, agent: AgentProcess, name: str) -> None:
     command = [*AGENT, "explain", f"default/{name}", "--no-probe", "-o", "json"]
-    told = json.loads(cluster.world.run(NODE, command, check=False).stdout)
-    verdict, because = told["verdict"], told["findings"][0]["because"]
+    reported = json.loads(cluster.world.run(NODE, command, check=False).stdout)
+    verdict, because = reported["verdict"], reported["findings"][0]["because"]
     assert WRONG[name] in because
     found = asked(cluster, "/api/reasons", name=f"default/{name}")
     assert found == {f"default/{name}": {"line": verdict, "because": because}}

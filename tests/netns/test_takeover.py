@@ -218,7 +218,7 @@ def test_beside_a_running_kube_proxy_there_is_only_a_dry_run(world: World, tmp_p
     command = [*AGENT, "cleanup", "--of", "kube-proxy"]
 
     refused = world.run(NODE, command, check=False)
-    told = world.run(NODE, [*command, "--dry-run"])
+    printed = world.run(NODE, [*command, "--dry-run"])
     left = rules_of_node(world)
     kube_proxy.kill()
     world.run(NODE, [*command, "--force"])
@@ -227,7 +227,7 @@ def test_beside_a_running_kube_proxy_there_is_only_a_dry_run(world: World, tmp_p
     assert refused.stderr == (
         f"nodeagent: kube-proxy runs here (process {kube_proxy.pid}) and would write its rules again: stop it\n"
     )
-    assert told.stdout.count("would remove") == 2
+    assert printed.stdout.count("would remove") == 2
     assert left.count("table ip") == 2
     assert "table ip" not in rules_of_node(world)
 

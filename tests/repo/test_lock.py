@@ -59,11 +59,11 @@ def test_what_is_locked_is_installed() -> None:
 
 def test_the_package_tells_what_it_is_made_of() -> None:
     script = ROOT / "systemd" / "packaging" / "sbom.py"
-    told = json.loads(subprocess.run([sys.executable, script], capture_output=True, check=True).stdout)
-    assert {(one["name"], one["version"]) for one in told["components"]} == {
+    reported = json.loads(subprocess.run([sys.executable, script], capture_output=True, check=True).stdout)
+    assert {(one["name"], one["version"]) for one in reported["components"]} == {
         (name, version) for name, (version, _) in locked("runtime.txt").items()
     }
-    asked = {one["ref"]: one["dependsOn"] for one in told["dependencies"]}
-    references = {one["purl"] for one in told["components"]}
+    asked = {one["ref"]: one["dependsOn"] for one in reported["dependencies"]}
+    references = {one["purl"] for one in reported["components"]}
     assert {*asked} == {*references, "nodeagent"}
     assert {needed for several in asked.values() for needed in several} == references, "all are there for a reason"

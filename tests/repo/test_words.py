@@ -125,15 +125,22 @@ def test_the_glossary_has_each_term_once_and_in_order() -> None:
     assert terms == sorted(set(terms), key=str.lower)
 
 
-def definitions() -> Iterator[tuple[Path, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]]:
-    for path in sorted((ROOT / "nodeagent").rglob("*.py")):
+def definitions(
+    tree: str = "nodeagent",
+) -> Iterator[tuple[Path, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for path in sorted((ROOT / tree).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 yield path, node
 
 
 def test_no_name_is_a_riddle() -> None:
-    found = [f"{path.relative_to(ROOT)}: {node.name}" for path, node in definitions() if node.name in RIDDLES]
+    found = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for tree in ("nodeagent", "tests")
+        for path, node in definitions(tree)
+        if node.name in RIDDLES
+    ]
     assert not found
 
 

@@ -91,9 +91,9 @@ def test_a_restart_of_the_service_is_not_noticed(named: Node, askers: list[Asker
 def test_an_agent_that_is_killed_or_frozen_leaves_names_alone(named: Node, askers: list[Asker]) -> None:
     before = process(named)
     for signal_name in ("KILL", "ABRT"):
-        told = len(named.machine.journal(AGENT))
+        lines_before = len(named.machine.journal(AGENT))
         named.machine.systemctl("kill", "--kill-whom=main", f"--signal={signal_name}", AGENT)
-        named.machine.wait_for_line(AGENT, "agent: ready: ", after=told, seconds=60)
+        named.machine.wait_for_line(AGENT, "agent: ready: ", after=lines_before, seconds=60)
     assert process(named) == before
     nothing_was_lost(askers)
 

@@ -107,10 +107,10 @@ def test_an_upgrade_restarts_the_agent_and_loses_nothing(node: Node) -> None:
     pid = node.machine.show(AGENT, "MainPID")
     configured = (node.machine.root / CONFIG.lstrip("/")).read_text()
     with uninterrupted(node.cluster) as traffic:
-        told = len(node.machine.journal(AGENT))
+        before = len(node.machine.journal(AGENT))
         node.install(2)
         traffic.flow()
-        assert "elements=0 " in node.machine.wait_for_line(AGENT, "sync done .*full=yes", after=told)
+        assert "elements=0 " in node.machine.wait_for_line(AGENT, "sync done .*full=yes", after=before)
     assert node.machine.show(AGENT, "MainPID") != pid
     assert (enabled(node, AGENT), active(node, AGENT)) == ("enabled", "active")
     assert (enabled(node, APISERVER), active(node, APISERVER)) == ("disabled", "inactive")
@@ -119,10 +119,10 @@ def test_an_upgrade_restarts_the_agent_and_loses_nothing(node: Node) -> None:
 
 def test_a_rollback_restarts_the_agent_and_loses_nothing(node: Node) -> None:
     with uninterrupted(node.cluster) as traffic:
-        told = len(node.machine.journal(AGENT))
+        before = len(node.machine.journal(AGENT))
         node.install(1)
         traffic.flow()
-        assert "elements=0 " in node.machine.wait_for_line(AGENT, "sync done .*full=yes", after=told)
+        assert "elements=0 " in node.machine.wait_for_line(AGENT, "sync done .*full=yes", after=before)
     shown = node.machine.run("dpkg-query", "--show", "--showformat=${Version}", "nodeagent").stdout
     assert shown.endswith(f"-1~{node.release}")
     node.install(2)
@@ -144,10 +144,10 @@ def test_the_api_server_feeds_the_agent(node: Node) -> None:
     manifests = (node.machine.root / CONFIG.lstrip("/")).read_text()
     from_server = manifests.replace("manifests: /manifests", "kubeconfig: /etc/nodeagent/kubeconfig")
     node.machine.write(CONFIG, from_server)
-    told = len(node.machine.journal(AGENT))
+    before = len(node.machine.journal(AGENT))
     node.machine.systemctl("reload", AGENT)
-    node.machine.wait_for_line(AGENT, "starting .* source=kubeconfig", after=told)
-    node.machine.wait_for_line(AGENT, r"ready: 1 service, .* on node-a", after=told)
+    node.machine.wait_for_line(AGENT, "starting .* source=kubeconfig", after=before)
+    node.machine.wait_for_line(AGENT, r"ready: 1 service, .* on node-a", after=before)
     shown = json.loads(node.machine.run("nodeagent", "show", "-o", "json").stdout)
     assert {entry["service"] for entry in shown} == {"default/kubernetes:https"}
     node.machine.write(CONFIG, manifests)

@@ -62,10 +62,10 @@ def test_the_status_follows_what_is_served(serving: Node) -> None:
 def test_the_journal_has_its_lines_with_their_priority(serving: Node) -> None:
     text = serving.machine.run("journalctl", "--output=json", f"--unit={AGENT}").stdout
     entries = [json.loads(line) for line in text.splitlines()]
-    told = {entry["MESSAGE"]: entry["PRIORITY"] for entry in entries if entry.get("_COMM") == "nodeagent"}
-    assert told[f"daemon.agent: ready: {SERVED}"] == "6"
-    assert any(message.startswith("daemon.agent: starting node=node-a") for message in told)
-    assert set(told.values()) <= {"4", "6"}
+    lines_before = {entry["MESSAGE"]: entry["PRIORITY"] for entry in entries if entry.get("_COMM") == "nodeagent"}
+    assert lines_before[f"daemon.agent: ready: {SERVED}"] == "6"
+    assert any(message.startswith("daemon.agent: starting node=node-a") for message in lines_before)
+    assert set(lines_before.values()) <= {"4", "6"}
 
 
 def test_it_is_nobody_with_two_capabilities(serving: Node) -> None:
@@ -111,17 +111,17 @@ def test_a_frozen_agent_is_replaced_by_the_watchdog(serving: Node) -> None:
     serving.machine.systemctl("restart", AGENT)
     before = int(serving.machine.show(AGENT, "NRestarts"))
     pid = serving.machine.show(AGENT, "MainPID")
-    told = len(serving.machine.journal(AGENT))
+    lines_before = len(serving.machine.journal(AGENT))
     with uninterrupted(serving.cluster) as traffic:
         serving.machine.run("kill", "-STOP", pid)
-        serving.machine.wait_for_line(AGENT, "Watchdog timeout", after=told)
+        serving.machine.wait_for_line(AGENT, "Watchdog timeout", after=lines_before)
         traffic.flow()
-        serving.machine.wait_for_line(AGENT, "agent: ready: ", after=told)
+        serving.machine.wait_for_line(AGENT, "agent: ready: ", after=lines_before)
         assert serving.machine.show(AGENT, "MainPID") != pid
         assert serving.machine.show(AGENT, "ActiveState") == "active"
         assert int(serving.machine.show(AGENT, "NRestarts")) == before + 1
-        serving.machine.wait_for_line(AGENT, "Fatal Python error: Aborted", after=told)
-        assert "elements=0 " in serving.machine.wait_for_line(AGENT, "sync done .*full=yes", after=told)
+        serving.machine.wait_for_line(AGENT, "Fatal Python error: Aborted", after=lines_before)
+        assert "elements=0 " in serving.machine.wait_for_line(AGENT, "sync done .*full=yes", after=lines_before)
         follows(serving)
 
 
@@ -137,10 +137,10 @@ def test_an_agent_that_works_is_left_alone_by_the_watchdog(serving: Node) -> Non
 
 @pytest.mark.parametrize("signal", ["KILL", "ABRT"])
 def test_a_killed_agent_comes_back(serving: Node, signal: str) -> None:
-    told = len(serving.machine.journal(AGENT))
+    lines_before = len(serving.machine.journal(AGENT))
     with uninterrupted(serving.cluster):
         serving.machine.systemctl("kill", f"--signal={signal}", AGENT)
-        assert "elements=0 " in serving.machine.wait_for_line(AGENT, "sync done .*full=yes", after=told)
+        assert "elements=0 " in serving.machine.wait_for_line(AGENT, "sync done .*full=yes", after=lines_before)
         follows(serving)
 
 
@@ -149,10 +149,10 @@ def test_a_reload_takes_effect(serving: Node) -> None:
     pid = serving.machine.show(AGENT, "MainPID")
     with uninterrupted(serving.cluster):
         for masquerade in ("true", "false"):
-            told = len(serving.machine.journal(AGENT))
+            lines_before = len(serving.machine.journal(AGENT))
             serving.configure(masqueradeAll=masquerade)
             serving.machine.systemctl("reload", AGENT)
-            serving.machine.wait_for_line(AGENT, "agent: ready: ", after=told)
+            serving.machine.wait_for_line(AGENT, "agent: ready: ", after=lines_before)
             seen_as_itself = caller.ask(SHOP[0], 80).peers <= set(caller.addresses)
             assert seen_as_itself is (masquerade == "false")
     serving.machine.wait_until(lambda: serving.machine.show(AGENT, "ActiveState") == "active", "the end of the reload")
@@ -160,12 +160,14 @@ def test_a_reload_takes_effect(serving: Node) -> None:
 
 
 def test_a_configuration_that_cannot_be_used_is_told_and_changes_nothing(serving: Node) -> None:
-    told = len(serving.machine.journal(AGENT))
+    lines_before = len(serving.machine.journal(AGENT))
     good = (serving.machine.root / CONFIG.lstrip("/")).read_text()
     with uninterrupted(serving.cluster):
         serving.machine.write(CONFIG, good + "trafic: {}\n")
         serving.machine.systemctl("reload", AGENT)
-        line = serving.machine.wait_for_line(AGENT, "reload failed, the configuration stays as it was", after=told)
+        line = serving.machine.wait_for_line(
+            AGENT, "reload failed, the configuration stays as it was", after=lines_before
+        )
         assert f"{CONFIG}:" in line
         serving.machine.wait_until(lambda: serving.machine.show(AGENT, "ActiveState") == "active", "the old one")
         assert serving.status_text().startswith(f"{SERVED}; reload failed")
@@ -176,10 +178,10 @@ def test_a_configuration_that_cannot_be_used_is_told_and_changes_nothing(serving
 
 
 def test_a_restart_writes_nothing(serving: Node) -> None:
-    told = len(serving.machine.journal(AGENT))
+    lines_before = len(serving.machine.journal(AGENT))
     with uninterrupted(serving.cluster):
         serving.machine.systemctl("restart", AGENT)
-        assert "elements=0 " in serving.machine.wait_for_line(AGENT, "sync done .*full=yes", after=told)
+        assert "elements=0 " in serving.machine.wait_for_line(AGENT, "sync done .*full=yes", after=lines_before)
 
 
 def test_stopping_leaves_the_rules_and_cleanup_takes_them(serving: Node) -> None:

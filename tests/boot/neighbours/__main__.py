@@ -32,7 +32,7 @@ def keep(found: dict[str, Measured]) -> None:
     KEPT.write_bytes(msgspec.json.encode(found))
 
 
-def in_turn(program: Program, told: Callable[[str], None]) -> Measured:
+def in_turn(program: Program, reported: Callable[[str], None]) -> Measured:
     """All settings of one program, each on a machine of its own."""
     with tempfile.TemporaryDirectory(prefix="nodeagent-neighbours-") as directory:
         places = (Path(directory, str(number)) for number in range(1 + len(ORDERS) * len(OWNERSHIPS)))
@@ -43,13 +43,13 @@ def in_turn(program: Program, told: Callable[[str], None]) -> Measured:
             return found
 
         closed, after = as_installed(program, place())
-        told(f"{program}: closes {len(closed)} ways, {len(after)} after the cure")
+        reported(f"{program}: closes {len(closed)} ways, {len(after)} after the cure")
         outcomes = {}
         for order in ORDERS:
             for ownership in OWNERSHIPS:
                 outcome = measure(program, order, ownership, place())
                 outcomes[f"{order}, {ownership}"] = outcome
-                told(f"{program}, {order}, {ownership}: lost {outcome.lost} of {outcome.attempts}; {outcome}")
+                reported(f"{program}, {order}, {ownership}: lost {outcome.lost} of {outcome.attempts}; {outcome}")
     return Measured(version_of(program), closed, after, outcomes)
 
 

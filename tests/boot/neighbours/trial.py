@@ -44,7 +44,7 @@ TIMES = re.compile(r" *(expires|valid_lft|preferred_lft) \S+")
 
 
 @dataclass(frozen=True)
-class Way:
+class Access:
     """A client, and what it connects to."""
 
     client: str
@@ -109,15 +109,15 @@ class Trial:
         self.world = cluster.world
         node = self.world[NODE]
         self.ways = [
-            *(Way("caller", address, 80) for address in SHOP),
-            *(Way("outside", node.address(family), NODE_PORT) for family in Family),
-            Way(NODE, SHOP[0], 80),
+            *(Access("caller", address, 80) for address in SHOP),
+            *(Access("outside", node.address(family), NODE_PORT) for family in Family),
+            Access(NODE, SHOP[0], 80),
         ]
 
-    def direct(self) -> list[Way]:
+    def direct(self) -> list[Access]:
         """Ways to pods without the Service, as far as they are open: what the other program itself does to connections."""
         addresses = self.world[PODS[0]].addresses
-        ways = [Way(client, address, TARGET_PORT) for client in ("caller", "outside") for address in addresses]
+        ways = [Access(client, address, TARGET_PORT) for client in ("caller", "outside") for address in addresses]
         return [way for way in ways if not self.world[way.client].ask(way.address, way.port, timeout=1.0).failures]
 
     def shell(self, command: str, *, check: bool = True) -> str:
@@ -149,8 +149,8 @@ class Trial:
                 source = self.world[way.client].address(Family.IPV6 if ":" in way.address else Family.IPV4)
                 place = f"[{way.address}]" if ":" in way.address else way.address
                 uplink = ["--from", "eth0"] if way.client == "outside" else []
-                told = self.machine.run("nodeagent", "trace", source, f"{place}:{way.port}", *uplink, check=False)
-                found.append(Stopped(str(way), (told.stdout or told.stderr).partition("\n")[0]))
+                reported = self.machine.run("nodeagent", "trace", source, f"{place}:{way.port}", *uplink, check=False)
+                found.append(Stopped(str(way), (reported.stdout or reported.stderr).partition("\n")[0]))
         return found
 
     def state(self) -> list[str]:
@@ -285,7 +285,7 @@ def _flow(loads: list[Loading]) -> None:
             time.sleep(0.02)
 
 
-def _load(world: World, way: Way) -> Loading:
+def _load(world: World, way: Access) -> Loading:
     interval = WORKERS * 0.03
     return world[way.client].load(
         way.address, way.port, interval=interval, workers=WORKERS, timeout=TIMEOUT, record=True

@@ -85,8 +85,8 @@ def test_the_budgets_hold(server: tuple[int, Any], tmp_path: Path) -> None:
 
     def load(*arguments: object) -> list[dict[str, float]]:
         words = [str(tmp_path / "kubeconfig"), str(pid), *map(str, arguments)]
-        told = subprocess.run([sys.executable, CLIENT, *words], stdout=subprocess.PIPE, check=True, timeout=300)
-        found: list[dict[str, float]] = json.loads(told.stdout)
+        reported = subprocess.run([sys.executable, CLIENT, *words], stdout=subprocess.PIPE, check=True, timeout=300)
+        found: list[dict[str, float]] = json.loads(reported.stdout)
         return found
 
     created = load("create", "services", SERVICES, CONNECTIONS)
@@ -94,16 +94,16 @@ def test_the_budgets_hold(server: tuple[int, Any], tmp_path: Path) -> None:
     before = processor_seconds(pid)
     lists = [listed_seconds(config) for _ in range(3)]
     listing = (processor_seconds(pid) - before) / len(lists)
-    told = load("watch", WATCHES, ROUNDS)
+    reported = load("watch", WATCHES, ROUNDS)
     figures = {
         "creates per second": SERVICES / sum(part["seconds"] for part in created),
         "creates per second of the server": SERVICES / sum(part["server_cpu"] for part in created),
         "seconds to list": min(lists),
         "server seconds to list": listing,
-        "best seconds to reach every watcher": min(one["seconds"] for one in told),
-        "median seconds to reach every watcher": median(one["seconds"] for one in told),
-        "server microseconds per watcher": min(one["server_cpu"] for one in told) / WATCHES * 1e6,
-        "client microseconds per watcher": min(one["client_cpu"] for one in told) / WATCHES * 1e6,
+        "best seconds to reach every watcher": min(one["seconds"] for one in reported),
+        "median seconds to reach every watcher": median(one["seconds"] for one in reported),
+        "server microseconds per watcher": min(one["server_cpu"] for one in reported) / WATCHES * 1e6,
+        "client microseconds per watcher": min(one["client_cpu"] for one in reported) / WATCHES * 1e6,
         "peak RSS in MB": peak_rss_mb(pid),
     }
     for name, value in figures.items():

@@ -140,5 +140,5 @@ def test_promtool_finds_nothing_wrong(api: Api) -> None:
 
 def test_every_name_is_documented(api: Api) -> None:
     text = (ROOT / "docs" / "apiserver.md").read_text()
-    told = {name for name in Scrape(api).names if not name.startswith(("process_", "python_"))}
-    assert [name for name in sorted(told) if f"`{name}`" not in text] == []
+    reported = {name for name in Scrape(api).names if not name.startswith(("process_", "python_"))}
+    assert [name for name in sorted(reported) if f"`{name}`" not in text] == []

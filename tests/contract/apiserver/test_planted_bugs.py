@@ -70,6 +70,6 @@ def test_what_is_planted_in_servers_is_found(tmp_path: Path, planted: str, found
         heard.finish()
     for collection, history in histories.items():
         history.facts = heard.facts[collection]
-    told = [line for history in histories.values() for line in violations(history)]
-    print(f"SEED={SEED} {len(told)} violations, such as {told[:2]}")
-    assert any(found in line for line in told)
+    reported = [line for history in histories.values() for line in violations(history)]
+    print(f"SEED={SEED} {len(reported)} violations, such as {reported[:2]}")
+    assert any(found in line for line in reported)

@@ -213,9 +213,9 @@ def test_with_revisions_raised_everybody_sees_what_was_restored_and_what_follows
             for at in range(2):
                 for revision in (at_snapshot, highest):
                     path = f"{SERVICES}?watch=1&resourceVersion={revision}&timeoutSeconds=5"
-                    _, told = world.ask("GET", path, at=at)
-                    assert told is not None
-                    assert (told["type"], told["object"]["code"]) == ("ERROR", GONE)
+                    _, received = world.ask("GET", path, at=at)
+                    assert received is not None
+                    assert (received["type"], received["object"]["code"]) == ("ERROR", GONE)
             assert world.revision() > highest
         finally:
             for task in tasks:

@@ -59,7 +59,7 @@ def settings(etcd: EtcdCluster, files: Files, prefix: str) -> EtcdSettings:
     )
 
 
-def kept(etcd: EtcdCluster, files: Files, prefix: str) -> dict[tuple[str, str], Any]:
+def entries_of(etcd: EtcdCluster, files: Files, prefix: str) -> dict[tuple[str, str], Any]:
     """All objects below a prefix."""
 
     async def read() -> dict[tuple[str, str], Any]:
@@ -95,7 +95,7 @@ def test_a_store_moves_to_etcd_and_again_where_it_was_interrupted(
     moved = run(*place, "migrate", *target)
     assert moved.exit_code == 0, moved.stderr
     assert "0 are different there" in moved.stdout
-    before = kept(etcd, files, "/moved")
+    before = entries_of(etcd, files, "/moved")
     assert {path.partition("/")[2] for name, path in before if name == "services"} == set(services)
 
     async def forget() -> None:
@@ -107,7 +107,7 @@ def test_a_store_moves_to_etcd_and_again_where_it_was_interrupted(
     asyncio.run(forget())
     again = run(*place, "migrate", *target)
     assert again.stdout.startswith("2 objects written, ")
-    assert {key: without_revision(one) for key, one in kept(etcd, files, "/moved").items()} == {
+    assert {key: without_revision(one) for key, one in entries_of(etcd, files, "/moved").items()} == {
         key: without_revision(one) for key, one in before.items()
     }
     api = Api(ServerThread(tmp_path / "data", etcd=settings(etcd, files, "/moved")))
@@ -147,7 +147,7 @@ def test_a_snapshot_of_etcd_is_a_store_and_comes_back_to_etcd(etcd: EtcdCluster,
     back = run(*place, "--etcd-prefix", "/second", "restore", snapshot)
     assert back.exit_code == 0, back.stderr
     first, second = (
-        {key: without_revision(one) for key, one in kept(etcd, files, prefix).items() if key[0] not in NOT_MOVED}
+        {key: without_revision(one) for key, one in entries_of(etcd, files, prefix).items() if key[0] not in NOT_MOVED}
         for prefix in ("/first", "/second")
     )
     first.pop(("leases", "kube-system/nodeagent-controllers"), None)

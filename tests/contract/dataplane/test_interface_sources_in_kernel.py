@@ -110,9 +110,11 @@ def test_what_earlier_versions_left_is_adopted_and_never_missing(namespace: Name
         with NetlinkSocket(NETLINK_ROUTE, Group.IPV4_ROUTES | Group.IPV6_ROUTES) as events:
             asyncio.run(ServiceInterface(address_limits=FEW).sync(VIPS, FIRST))
             gone = []
-            while (told := events.receive_now()) is not None:
+            while (reported := events.receive_now()) is not None:
                 gone += [
-                    rtnetlink.read_route_over_lo(body) for kind, _, _, body in messages(told) if kind == RTM_DELROUTE
+                    rtnetlink.read_route_over_lo(body)
+                    for kind, _, _, body in messages(reported)
+                    if kind == RTM_DELROUTE
                 ]
         return gone
 

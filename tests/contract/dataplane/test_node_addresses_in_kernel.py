@@ -30,10 +30,10 @@ class Notebook:
     """A listener that keeps what it receives."""
 
     def __init__(self) -> None:
-        self.told: list[frozenset[LocalAddress]] = []
+        self.reported: list[frozenset[LocalAddress]] = []
 
     def node_addresses_changed(self, addresses: frozenset[LocalAddress]) -> None:
-        self.told.append(addresses)
+        self.reported.append(addresses)
 
 
 async def shell(command: str) -> None:
@@ -58,12 +58,12 @@ def follow(namespace: Namespace, story: Callable[[Notebook], Awaitable[None]]) -
     async def main() -> list[frozenset[LocalAddress]]:
         notebook = Notebook()
         following = asyncio.create_task(NodeAddresses(notebook, quiet_seconds=0.05).run())
-        await until(lambda: len(notebook.told) == 1)
+        await until(lambda: len(notebook.reported) == 1)
         await story(notebook)
         following.cancel()
         await asyncio.wait({following})
         assert following.cancelled()
-        return notebook.told
+        return notebook.reported
 
     return namespace.run(lambda: asyncio.run(main()))
 
@@ -78,9 +78,9 @@ def test_the_addresses_are_told_at_once(namespace: Namespace) -> None:
 def test_an_address_that_comes_or_goes_is_told(namespace: Namespace) -> None:
     async def story(notebook: Notebook) -> None:
         await shell("ip link add eth0 type bridge; ip addr add 192.0.2.1/24 dev eth0")
-        await until(lambda: LocalAddress("eth0", "192.0.2.1", 24) in notebook.told[-1])
+        await until(lambda: LocalAddress("eth0", "192.0.2.1", 24) in notebook.reported[-1])
         await shell("ip addr del 192.0.2.1/24 dev eth0; ip -6 addr add 2001:db8::1/64 dev eth0")
-        await until(lambda: LocalAddress("eth0", "2001:db8::1", 64) in notebook.told[-1])
+        await until(lambda: LocalAddress("eth0", "2001:db8::1", 64) in notebook.reported[-1])
 
     assert LocalAddress("eth0", "192.0.2.1", 24) not in follow(namespace, story)[-1]
 
@@ -89,7 +89,7 @@ def test_changes_that_come_together_are_told_together(namespace: Namespace) -> N
     async def story(notebook: Notebook) -> None:
         await shell("ip link add eth0 type bridge")
         await shell("for n in {1..100}; do echo addr add 192.0.2.$n/32 dev eth0; done | ip -batch -")
-        await until(lambda: len(notebook.told[-1]) == 102)
+        await until(lambda: len(notebook.reported[-1]) == 102)
 
     assert len(follow(namespace, story)) <= 3
 
@@ -98,7 +98,7 @@ def test_our_own_interface_is_none_of_the_nodes_addresses(namespace: Namespace) 
     async def story(notebook: Notebook) -> None:
         await shell("ip link add nodeagent0 type bridge; ip addr add 10.96.0.1/32 dev nodeagent0")
         await shell("ip link add eth0 type bridge; ip addr add 192.0.2.1/24 dev eth0")
-        await until(lambda: len(notebook.told) == 2)
+        await until(lambda: len(notebook.reported) == 2)
 
     assert follow(namespace, story)[-1] == LOOPBACK | {LocalAddress("eth0", "192.0.2.1", 24)}
 
@@ -113,7 +113,7 @@ def test_lost_notifications_lead_to_reading_everything_again(
 
     async def story(notebook: Notebook) -> None:
         add_while_the_loop_waits(addresses)
-        await until(lambda: len(notebook.told[-1]) == 3002)
+        await until(lambda: len(notebook.reported[-1]) == 3002)
 
     with caplog.at_level("INFO"):
         follow(namespace, story)
@@ -141,7 +141,7 @@ def test_a_process_without_a_file_to_spare_reads_the_addresses_later(
         with no_file_to_spare():
             await changing.communicate(b"\n")
             await until(lambda: "cannot read the addresses of this node" in caplog.text)
-        await until(lambda: LocalAddress("eth0", "192.0.2.1", 24) in notebook.told[-1])
+        await until(lambda: LocalAddress("eth0", "192.0.2.1", 24) in notebook.reported[-1])
 
     follow(namespace, story)
 
@@ -156,6 +156,6 @@ def test_addresses_that_come_and_go_without_a_pause_stop_nobody(namespace: Names
         await asyncio.to_thread(add_while_the_loop_waits, cluster_ips)
         await asyncio.to_thread(add_while_the_loop_waits, restless)
         await shell("ip addr add 192.0.2.2/24 dev eth0")
-        await until(lambda: LocalAddress("eth0", "192.0.2.2", 24) in notebook.told[-1])
+        await until(lambda: LocalAddress("eth0", "192.0.2.2", 24) in notebook.reported[-1])
 
     assert follow(namespace, story)[-1] == LOOPBACK | {LocalAddress("eth0", "192.0.2.2", 24)}

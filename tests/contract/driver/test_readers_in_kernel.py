@@ -104,10 +104,10 @@ def test_a_check_ends_while_endpoints_churn_and_finds_nothing_wrong(
         checking = kernel.run(lambda: subprocess.Popen(argv, stdout=subprocess.PIPE))
         with checking as process:
             try:
-                told, _ = process.communicate(timeout=WITHIN)
+                reported, _ = process.communicate(timeout=WITHIN)
             finally:
                 process.kill()
-    found = {each["check"]: each["detail"] for each in json.loads(told)["checks"]}
+    found = {each["check"]: each["detail"] for each in json.loads(reported)["checks"]}
     assert "nft reads the same" in found["IPv4 table"], found
 
 

@@ -34,7 +34,7 @@ MOST_STALE_SECONDS = 0.1
 class History:
     """Which version of an address was sent when. latest_seen: by any answer so far."""
 
-    told: list[float] = field(default_factory=list)
+    reported: list[float] = field(default_factory=list)
     latest_seen: int = 0
     lookups: int = 0
     repeated: int = 0
@@ -46,8 +46,8 @@ class History:
         assert version >= seen_before, f"{version} after {seen_before}"
         self.latest_seen = max(self.latest_seen, version)
         self.lookups += 1
-        if version + 1 < len(self.told):
-            self.most_stale_seconds = max(self.most_stale_seconds, asked - self.told[version + 1])
+        if version + 1 < len(self.reported):
+            self.most_stale_seconds = max(self.most_stale_seconds, asked - self.reported[version + 1])
 
 
 def address_of(version: int) -> str:
@@ -78,8 +78,8 @@ async def whole(path: Path) -> None:
             node.start(listed=False)
             change(node, history)
             node.feeder.passed(None)
-            history.told[-1] = time.monotonic() + RESOLVER_SECONDS  # its first full state takes its time
-            await until(lambda: history.latest_seen == len(history.told) - 1)
+            history.reported[-1] = time.monotonic() + RESOLVER_SECONDS  # its first full state takes its time
+            await until(lambda: history.latest_seen == len(history.reported) - 1)
             await go_on(node, history)
             silent = history.lookups
             await until(lambda: history.lookups > silent + LOOKUPS // 5)  # the API server is away: nothing new
@@ -87,16 +87,16 @@ async def whole(path: Path) -> None:
             history.ended = True
         assert history.lookups >= LOOKUPS
         assert history.latest_seen > 1
-        told = f"{history.lookups} lookups, {len(history.told)} changes, {history.repeated} asked again"
-        print(f"{told}, oldest answer {history.most_stale_seconds * 1000:.1f} ms after the change")
+        reported = f"{history.lookups} lookups, {len(history.reported)} changes, {history.repeated} asked again"
+        print(f"{reported}, oldest answer {history.most_stale_seconds * 1000:.1f} ms after the change")
         if EFFORT >= LONG:
             assert history.most_stale_seconds < MOST_STALE_SECONDS
 
 
 def change(node: Node, history: History) -> None:
     """Sends the next version, as a pass sends it."""
-    key = node.objects.put("web", address_of(len(history.told)))
-    history.told.append(time.monotonic())
+    key = node.objects.put("web", address_of(len(history.reported)))
+    history.reported.append(time.monotonic())
     node.feeder.passed({key})
 
 
@@ -104,7 +104,7 @@ async def go_on(node: Node, history: History) -> None:
     """Change the address whenever everybody knows the latest, for a fifth of all lookups."""
     lookups = history.lookups + LOOKUPS // 5
     while history.lookups < lookups:
-        latest = len(history.told) - 1
+        latest = len(history.reported) - 1
         if history.latest_seen == latest:
             change(node, history)
         await asyncio.sleep(0.002)

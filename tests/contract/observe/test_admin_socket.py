@@ -164,11 +164,11 @@ def test_an_agent_that_hangs_in_another_namespace_is_not_ours(
     with subprocess.Popen([*within, sys.executable, "-c", _SILENT, str(path)], stdout=subprocess.PIPE) as silent:
         assert silent.stdout is not None
         silent.stdout.readline()
-        with pytest.raises(NoAgent) as told:
+        with pytest.raises(NoAgent) as reported:
             find_agent(None, path)
         silent.kill()
-    assert isinstance(told.value, AgentHangs) != elsewhere
-    assert ("in another network namespace" in str(told.value)) == elsewhere
+    assert isinstance(reported.value, AgentHangs) != elsewhere
+    assert ("in another network namespace" in str(reported.value)) == elsewhere
 
 
 def test_a_long_answer_comes_in_pieces(tmp_path: Path) -> None:
@@ -224,16 +224,16 @@ def test_a_second_agent_listens_beside_the_first_and_is_found_there(tmp_path: Pa
 def test_a_place_that_cannot_be_had_is_told_and_tried_again(tmp_path: Path) -> None:
     path = tmp_path / "file" / "agent.sock"
     path.parent.write_text("in the way")
-    told: list[tuple[Problem, ...]] = []
+    reported: list[tuple[Problem, ...]] = []
 
     async def run() -> list[str]:
         listening = asyncio.Event()
 
         def report(problems: Iterable[Problem]) -> None:
-            told.append(tuple(problems))
-            if len(told) == 1:
+            reported.append(tuple(problems))
+            if len(reported) == 1:
                 path.parent.unlink()
-            if not told[-1]:
+            if not reported[-1]:
                 listening.set()
 
         server = asyncio.create_task(AdminServer(path, View(), group=None, report=report, retry_seconds=0.01).run())
@@ -245,7 +245,7 @@ def test_a_place_that_cannot_be_had_is_told_and_tried_again(tmp_path: Path) -> N
         return names
 
     assert asyncio.run(run()) == ["default/web", "shop/api"]
-    (problem,) = told[0]
+    (problem,) = reported[0]
     assert problem.subject == "admin socket"
     assert f"cannot listen at {path}" in problem.detail
 
@@ -273,17 +273,17 @@ def test_nobody_and_strangers_are_one_line(tmp_path: Path) -> None:
 
 def test_a_group_that_there_is_not_is_a_problem_that_names_it(tmp_path: Path) -> None:
     async def run() -> list[Problem]:
-        told: asyncio.Queue[list[Problem]] = asyncio.Queue()
+        reported: asyncio.Queue[list[Problem]] = asyncio.Queue()
         server = AdminServer(
             tmp_path / "agent.sock",
             View(),
             group=None,
             missing_group="no-such-group",
-            report=lambda problems: told.put_nowait(list(problems)),
+            report=lambda problems: reported.put_nowait(list(problems)),
         )
         running = asyncio.create_task(server.run())
         async with asyncio.timeout(PATIENCE):
-            found = await told.get()
+            found = await reported.get()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         return found

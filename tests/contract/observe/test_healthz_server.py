@@ -291,9 +291,9 @@ def test_nothing_that_a_stranger_sends_is_logged(sent: bytes, caplog: pytest.Log
     with caplog.at_level(logging.DEBUG):
         asyncio.run(scenario())
     assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
-    told = [record for record in caplog.records if record.name.startswith("nodeagent")]
-    assert len(told) <= 1
-    assert not any("aaa" in record.getMessage() or "red" in record.getMessage() for record in told)
+    reported = [record for record in caplog.records if record.name.startswith("nodeagent")]
+    assert len(reported) <= 1
+    assert not any("aaa" in record.getMessage() or "red" in record.getMessage() for record in reported)
 
 
 def test_a_refusal_tells_nothing_and_repeats_nothing() -> None:

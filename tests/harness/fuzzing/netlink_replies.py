@@ -177,7 +177,7 @@ def _conversations() -> Iterator[bytes]:
     yield packed_message(NLMSG_ERROR, 0, 1, struct.pack("=i", -(2**31)))
 
 
-class Told:
+class ScriptedSocket:
     """A netlink socket whose kernel says this, and nothing after it."""
 
     said = b""
@@ -204,7 +204,7 @@ class Told:
 
 def _check_conversations(data: bytes) -> None:
     one = Request(16, 0, b"")
-    with patch("nodeagent.wire.netlink.socket.socket.socket", type("Teller", (Told,), {"said": data})):
+    with patch("nodeagent.wire.netlink.socket.socket.socket", type("Scripted", (ScriptedSocket,), {"said": data})):
         for ask in (
             lambda netlink: netlink.ask(one),
             lambda netlink: list(netlink.dump(one)),

@@ -47,16 +47,16 @@ def _fed(
         protocol.next_request(300)
         list(protocol.receive_page(b'{"metadata":{"resourceVersion":"1"},"items":[]}'))
     protocol.next_request(300)
-    told: list[Event[Service | EndpointSlice]] = []
+    reported: list[Event[Service | EndpointSlice]] = []
     for piece in pieces:
-        told += protocol.receive_bytes(piece)
-        if told and isinstance(told[-1], Failed):
-            protocol.refused(told[-1].error)
+        reported += protocol.receive_bytes(piece)
+        if reported and isinstance(reported[-1], Failed):
+            protocol.refused(reported[-1].error)
             break
     else:
         protocol.stream_ended(StreamEnd.LOST)
     assert protocol.next_request(300).parameters
-    return told
+    return reported
 
 
 def _spoken(events: list[Event[Service | EndpointSlice]]) -> list[str]:

@@ -133,14 +133,14 @@ def _counters(increments: Sequence[Increment], truth: Truth) -> Iterator[str]:
     for one in increments:
         of[one.key].append(one)
     for key, tried in of.items():
-        told = [one for one in tried if one.done]
+        acknowledged = [one for one in tried if one.done]
         unknown = sum(one.status is None for one in tried)
         last = truth.of[key][-1].value if truth.of.get(key) else None
         final = int(last[0]) if last is not None else 0
-        if not len(told) <= final <= len(told) + unknown:
-            yield f"{key} ends at {final}: {len(told)} increments were acknowledged, of {unknown} nobody knows"
+        if not len(acknowledged) <= final <= len(acknowledged) + unknown:
+            yield f"{key} ends at {final}: {len(acknowledged)} increments were acknowledged, of {unknown} nobody knows"
         first: dict[int, Increment] = {}
-        for one in told:
+        for one in acknowledged:
             name = f"increment of {key} to {one.count} by {one.client} at {one.server}"
             other = first.setdefault(one.revision, one)
             if other is not one:
@@ -164,13 +164,13 @@ def _deletions(writes: Sequence[Write], truth: Truth) -> Iterator[str]:
         if fact.value is None and (before := truth.before(fact))
     }
     for (key, expected), same in of.items():
-        told = [write for write in same if write.done]
+        acknowledged = [write for write in same if write.done]
         unknown = [write for write in same if write.status is None or write.status >= 500]
-        if told and (key, expected) not in gone:
-            yield f"delete of {key} at {expected} by {told[0].client}: acknowledged, and it was not deleted"
-        if len(told) > 1:
-            yield f"delete of {key} at {expected}: acknowledged to {len(told)} clients"
-        if (key, expected) in gone and not told and not unknown:
+        if acknowledged and (key, expected) not in gone:
+            yield f"delete of {key} at {expected} by {acknowledged[0].client}: acknowledged, and it was not deleted"
+        if len(acknowledged) > 1:
+            yield f"delete of {key} at {expected}: acknowledged to {len(acknowledged)} clients"
+        if (key, expected) in gone and not acknowledged and not unknown:
             yield f"delete of {key} at {expected}: refused to all and carried out"
     for (key, expected), fact in gone.items():
         if (key, expected) not in of:
@@ -181,21 +181,21 @@ def _order(history: History, truth: Truth) -> Iterator[str]:
     """What ended before another began came before it, at whichever servers."""
     known = [(write.ended, write.revision) for write in history.writes if write.done and write.revision]
     known += [(read.ended, read.revision) for read in history.reads if read.consistent and read.revision]
-    told: list[tuple[float, int]] = []
+    acknowledged: list[tuple[float, int]] = []
     for ended, revision in sorted(known):
-        told.append((ended, max(revision, told[-1][1] if told else 0)))
+        acknowledged.append((ended, max(revision, acknowledged[-1][1] if acknowledged else 0)))
     for write in history.writes:
-        floor = _told_before(told, write.began)
+        floor = _known_before(acknowledged, write.began)
         if write.done and write.revision and write.revision <= floor and write.verb != "delete":
             yield f"{write.verb} {write.text} of {write.key} got {write.revision} after {floor} had been acknowledged"
     for read in history.reads:
         if read.consistent:
-            yield from _fresh(read, _told_before(told, read.began), truth)
+            yield from _fresh(read, _known_before(acknowledged, read.began), truth)
 
 
-def _told_before(told: Sequence[tuple[float, int]], began: float) -> int:
-    place = bisect_left(told, began, key=lambda entry: entry[0])
-    return told[place - 1][1] if place else 0
+def _known_before(acknowledged: Sequence[tuple[float, int]], began: float) -> int:
+    place = bisect_left(acknowledged, began, key=lambda entry: entry[0])
+    return acknowledged[place - 1][1] if place else 0
 
 
 def _fresh(read: Read, floor: int, truth: Truth) -> Iterator[str]:
@@ -265,7 +265,7 @@ def _objects(truth: Truth) -> Iterator[str]:
 
 def _stream(stream: Stream, truth: Truth) -> Iterator[str]:
     """Every change once and in order, none left out up to the last event or bookmark."""
-    position, told = stream.since, stream.since
+    position, acknowledged = stream.since, stream.since
     heard: set[tuple[str, int]] = set()
     for event in stream.events:
         name = f"watch of {stream.watcher}: {event.kind} {event.key} at {event.revision}"
@@ -273,10 +273,10 @@ def _stream(stream: Stream, truth: Truth) -> Iterator[str]:
             yield f"{name} after {position}"
         position = max(position, event.revision)
         if event.kind == "BOOKMARK":
-            told = max(told, event.revision)
+            acknowledged = max(acknowledged, event.revision)
             continue
-        if event.revision <= told:
-            yield f"{name}: not later than {told}, from where it was asked for, or which a bookmark had said"
+        if event.revision <= acknowledged:
+            yield f"{name}: not later than {acknowledged}, from where it was asked for, or which a bookmark had said"
         if (event.key, event.revision) in heard:
             yield f"{name}: twice"
         heard.add((event.key, event.revision))

@@ -83,9 +83,9 @@ class Witness:
         """Whether the end was received."""
         with self._watch.stdout or nullcontext(()) as lines:
             for line in lines:
-                told = json.loads(line)
-                assert not told.get("CompactRevision"), f"heard up to {self.position}, and then {told}"
-                for event in told.get("Events") or []:
+                reported = json.loads(line)
+                assert not reported.get("CompactRevision"), f"heard up to {self.position}, and then {reported}"
+                for event in reported.get("Events") or []:
                     if not self._note(event):
                         return True
         return False

@@ -173,7 +173,7 @@ def judge(semantics: Any, client: Any, settings_of_model: Any) -> Judge:
     return ask
 
 
-def told(outcomes: Sequence[Outcome]) -> str:
+def shown(outcomes: Sequence[Outcome]) -> str:
     return "\n\n".join("\n".join(map(str, outcome.trace)) for outcome in outcomes)
 
 
@@ -197,7 +197,7 @@ def test_every_connection_goes_where_the_model_says(judge: Judge, cluster: Clust
         outcomes = interpreter.outcomes(table.packet(client, destination))
         answer = judge(cluster, table, client, destination)
 
-        assert agree(outcomes, answer), f"{client} → {destination}: model {answer}, table\n{told(outcomes)}"
+        assert agree(outcomes, answer), f"{client} → {destination}: model {answer}, table\n{shown(outcomes)}"
 
 
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
@@ -216,12 +216,12 @@ def test_a_client_with_affinity_meets_its_endpoint_again_at_every_address_of_the
                 interpreter, first = remembered[answer.affinity]
                 again = interpreter.outcomes(packet)
 
-                assert [outcome.endpoint for outcome in again] == [first.endpoint], (destination, told(again))
+                assert [outcome.endpoint for outcome in again] == [first.endpoint], (destination, shown(again))
             elif answer.verdict == "endpoints":
                 outcomes = fresh.outcomes(packet)
                 chosen = outcomes[pick % len(outcomes)]
                 learned = chosen.learned.get(AFFINITY, {})
 
-                assert bool(learned) is (answer.affinity is not None), (destination, told([chosen]))
+                assert bool(learned) is (answer.affinity is not None), (destination, shown([chosen]))
                 if answer.affinity:
                     remembered[answer.affinity] = (table.interpreter(learned), chosen)

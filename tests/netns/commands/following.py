@@ -14,7 +14,7 @@ from tests.harness.warm_start import WarmLauncher
 PATIENCE = 90.0
 
 
-class Told:
+class WatchedNode:
     """A node whose agent follows a directory of manifests, and `nodeagent explain` on it."""
 
     def __init__(self, cluster: Cluster, launcher: WarmLauncher, directory: Path) -> None:

@@ -46,10 +46,10 @@ def test_both_readers_say_the_same_of_what_is_programmed(
     before = node.shell("nft list ruleset")
     found = findings(node)
     for family in ("IPv4", "IPv6"):
-        result, told = found[f"{family} table"]
+        result, printed = found[f"{family} table"]
         assert result == "ok"
-        assert told.endswith("nft reads the same")
-        assert not told.startswith("30 sets, 0 elements")
+        assert printed.endswith("nft reads the same")
+        assert not printed.startswith("30 sets, 0 elements")
     assert node.shell("nft list ruleset") == before
 
 
@@ -102,8 +102,8 @@ def test_a_table_that_was_flushed_is_missed(node: Node) -> None:
     node.program_examples("--table-ownership", "plain")
     assert findings(node)["IPv4 table"][0] == "ok"
     node.shell("nft flush ruleset")
-    told = node.nodeagent("check").stdout.splitlines()
-    assert told[0].startswith("not healthy: IPv4 table, because it is gone, and nodeagent0 still has the ClusterIPs")
+    printed = node.nodeagent("check").stdout.splitlines()
+    assert printed[0].startswith("not healthy: IPv4 table, because it is gone, and nodeagent0 still has the ClusterIPs")
 
 
 def test_a_family_that_is_not_served_is_not_missed(node: Node) -> None:
@@ -122,8 +122,8 @@ def test_a_family_that_is_not_served_is_not_missed(node: Node) -> None:
 def test_rules_that_others_changed_are_noticed(node: Node) -> None:
     node.program_examples("--table-ownership", "plain")
     node.shell("nft insert rule ip nodeagent prerouting ip saddr 10.9.9.9 drop")
-    result, told = findings(node, exit_code=1)["IPv4 table"]
-    assert (result, told) == (
+    result, printed = findings(node, exit_code=1)["IPv4 table"]
+    assert (result, printed) == (
         "failed",
         "its chains or rules are not those that the agent writes: somebody changed them",
     )
@@ -149,8 +149,8 @@ def test_other_programs_are_named_with_what_follows(node: Node) -> None:
 def test_who_translates_before_us_is_named_in_the_first_line(node: Node) -> None:
     node.program_examples()
     node.shell("nft 'table ip early { chain p { type nat hook prerouting priority -110; }; }'")
-    told = node.nodeagent("check").stdout.splitlines()
-    assert told[0].startswith(
+    printed = node.nodeagent("check").stdout.splitlines()
+    assert printed[0].startswith(
         "not healthy: hook order, because ip early, chain p translates in prerouting at -110, before ours"
     )
 
@@ -172,10 +172,10 @@ def test_cluster_ips_that_somebody_took_away_are_missed(node: Node, script: str,
     node.program_examples()
     assert findings(node)["service interface"][0] == "ok"
     node.shell(script)
-    told = node.nodeagent("check").stdout.splitlines()[0]
-    assert told.startswith("not healthy: service interface, because ")
-    assert what in told
-    assert why in told
+    printed = node.nodeagent("check").stdout.splitlines()[0]
+    assert printed.startswith("not healthy: service interface, because ")
+    assert what in printed
+    assert why in printed
     node.program_examples()
     assert findings(node)["service interface"][0] == "ok"
 
@@ -183,7 +183,7 @@ def test_cluster_ips_that_somebody_took_away_are_missed(node: Node, script: str,
 def test_clients_with_affinity_are_counted(node: Node) -> None:
     """By kernels that count elements (NFTA_SET_COUNT); of others nothing is said."""
     node.program_examples()
-    said = {told for check, told in findings(node).items() if check.endswith(" affinity")}
+    said = {printed for check, printed in findings(node).items() if check.endswith(" affinity")}
     assert said <= {("ok", "0 of 131072 clients are remembered")}
 
 
@@ -194,11 +194,11 @@ def test_an_agent_that_died_is_missed(node: Node, tmp_path: Path) -> None:
     assert findings(node)["agent"][0] == "note"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(place))
-    told = node.nodeagent("check", "--socket", str(place))
-    assert told.stdout.startswith(
+    printed = node.nodeagent("check", "--socket", str(place))
+    assert printed.stdout.startswith(
         f"not healthy: agent, because no agent runs, one that died left {place}: what is programmed stays"
     )
-    assert told.returncode == 1
+    assert printed.returncode == 1
     place.unlink()
     assert node.nodeagent("check", "--socket", str(place)).stdout.startswith("healthy\n")
 
@@ -207,5 +207,5 @@ def test_rules_outside_of_ip_are_named(node: Node) -> None:
     node.program_examples()
     assert "rules outside of IP" not in findings(node)
     node.shell("nft 'table netdev guard { chain i { type filter hook ingress device lo priority 0; }; }'")
-    result, told = findings(node)["rules outside of IP"]
-    assert (result, told.startswith("table netdev guard: ")) == ("note", True)
+    result, printed = findings(node)["rules outside of IP"]
+    assert (result, printed.startswith("table netdev guard: ")) == ("note", True)

@@ -72,9 +72,9 @@ def test_an_element_that_another_changed_is_told(
 ) -> None:
     node.program_examples("--table-ownership=plain")
     node.shell(f"nft -f - <<'END'\n{change.replace('; ', chr(10))}\nEND")
-    told = diff(node, 1)
-    assert told["verdict"] == "different: 1 elements"
-    (element,) = told["elements"]
+    printed = diff(node, 1)
+    assert printed["verdict"] == "different: 1 elements"
+    (element,) = printed["elements"]
     assert (element["set"], element["wanted"], element["found"]) == ("frontends", wanted, found)
     assert element["service"] == ("a/b" if wanted is None else "default/web")
     assert element["key"] == ("10.96.0.99 . tcp . 80" if wanted is None else FRONTEND)
@@ -121,12 +121,12 @@ def test_an_address_that_another_changed_is_told(
     node.program_examples("--table-ownership=plain")
     assert diff(node, 0)["verdict"].endswith(" addresses")
     node.shell(change)
-    told = diff(node, 1)
-    assert told["verdict"] == "different: 1 addresses"
-    assert (told["elements"], told["interface"]) == ([], {"nodeagent0": "right"})
-    assert [(one["address"], one["wanted"], one["found"], one["service"]) for one in told["addresses"]] == differing
+    printed = diff(node, 1)
+    assert printed["verdict"] == "different: 1 addresses"
+    assert (printed["elements"], printed["interface"]) == ([], {"nodeagent0": "right"})
+    assert [(one["address"], one["wanted"], one["found"], one["service"]) for one in printed["addresses"]] == differing
     text = node.nodeagent("diff", *SOURCE, environment=SETTINGS).stdout.splitlines()
-    assert text[0] == told["verdict"]
+    assert text[0] == printed["verdict"]
     address, wanted, found, _ = differing[0]
     assert text[-1].split("  ")[0] == "nodeagent0"
     assert " ".join(text[-1].split()[1:]) == f"{address} {wanted or '-'} {found or '-'}"
@@ -152,10 +152,10 @@ def test_an_address_that_another_changed_is_told(
 def test_an_interface_that_another_changed_is_told(node: Node, change: str, state: str, all_missing: bool) -> None:
     node.program_examples("--table-ownership=plain")
     node.shell(change)
-    told = diff(node, 1)
-    assert told["verdict"].startswith(f"different: interface nodeagent0 {state}; ")
-    assert (told["elements"], told["interface"]) == ([], {"nodeagent0": state})
-    missing = {one["address"] for one in told["addresses"] if one["wanted"] is not None and one["found"] is None}
+    printed = diff(node, 1)
+    assert printed["verdict"].startswith(f"different: interface nodeagent0 {state}; ")
+    assert (printed["elements"], printed["interface"]) == ([], {"nodeagent0": state})
+    missing = {one["address"] for one in printed["addresses"] if one["wanted"] is not None and one["found"] is None}
     if all_missing:
         assert missing == {"10.96.0.10", "10.96.0.20", "10.96.0.30", "fd00:10:96::20"}
 

@@ -6,7 +6,7 @@ from nodeagent.lab.net.topology import NO_BRIDGE
 from tests.harness.cluster import NODE, TARGET_PORT, UNTHROTTLED, Cluster
 from tests.harness.objects import make_endpoint, make_service, make_slice, service_port
 from tests.harness.warm_start import WarmLauncher
-from tests.netns.commands.following import Told
+from tests.netns.commands.following import WatchedNode
 
 BRIDGE = NO_BRIDGE
 HTTP = (service_port(80, name="http"),)
@@ -15,69 +15,71 @@ HEALTHY = ("healthy: 1 of 1 endpoints used",)
 
 
 @pytest.fixture(scope="module")
-def told(cluster: Cluster, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def watched(cluster: Cluster, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory) -> WatchedNode:
     """Two Services with an endpoint each, and an agent that has programmed them."""
-    told = Told(cluster, warm_launcher, tmp_path_factory.mktemp("socket"))
-    told.world.write_sysctls(NODE, UNTHROTTLED)
+    watched = WatchedNode(cluster, warm_launcher, tmp_path_factory.mktemp("socket"))
+    watched.world.write_sysctls(NODE, UNTHROTTLED)
     for name, ip, pod, place in (("web", WEB, "web-0", "10.244.1.10"), ("other", OTHER, "web-1", "10.244.1.11")):
-        told.world[pod].serve(TARGET_PORT)
+        watched.world[pod].serve(TARGET_PORT)
         service = make_service(name, ip, ports=HTTP)
-        told.cluster.manifests.put(make_slice(service, [make_endpoint(place, NODE)], target_port=TARGET_PORT), service)
-    told.start()
-    return told
+        watched.cluster.manifests.put(
+            make_slice(service, [make_endpoint(place, NODE)], target_port=TARGET_PORT), service
+        )
+    watched.start()
+    return watched
 
 
-def works(told: Told, ip: str = WEB) -> bool:
-    return told.world["caller"].ask(ip, 80, timeout=2.0).only.failure is None
+def works(watched: WatchedNode, ip: str = WEB) -> bool:
+    return watched.world["caller"].ask(ip, 80, timeout=2.0).only.failure is None
 
 
-def test_forwarding_that_is_off(told: Told) -> None:
-    assert told.eventually("web", says=HEALTHY) == 0
-    assert works(told)
-    told.world.write_sysctls(NODE, {"/proc/sys/net/ipv4/ip_forward": "0"})
+def test_forwarding_that_is_off(watched: WatchedNode) -> None:
+    assert watched.eventually("web", says=HEALTHY) == 0
+    assert works(watched)
+    watched.world.write_sysctls(NODE, {"/proc/sys/net/ipv4/ip_forward": "0"})
     try:
-        code, line = told.explain("web")
-        assert not works(told)
+        code, line = watched.explain("web")
+        assert not works(watched)
     finally:
-        told.world.write_sysctls(NODE, {"/proc/sys/net/ipv4/ip_forward": "1"})
+        watched.world.write_sysctls(NODE, {"/proc/sys/net/ipv4/ip_forward": "1"})
     assert (code, line.startswith("broken: ")) == (1, True), line
     assert "net.ipv4.ip_forward is 0" in line
     assert "; sysctl -w net.ipv4.ip_forward=1" in line
-    assert told.eventually("web", says=HEALTHY) == 0
+    assert watched.eventually("web", says=HEALTHY) == 0
 
 
 CLOSED = "table inet shut { chain f { type filter hook forward priority 0; policy drop; }; }"
 
 
 @pytest.mark.parametrize("client", [(), ("--from", "10.244.1.11")], ids=["anybody", "one pod"])
-def test_a_chain_that_forwards_nothing(told: Told, client: tuple[str, ...]) -> None:
-    assert told.eventually("web", *client, says=HEALTHY) == 0
-    told.world.nft(NODE, CLOSED)
+def test_a_chain_that_forwards_nothing(watched: WatchedNode, client: tuple[str, ...]) -> None:
+    assert watched.eventually("web", *client, says=HEALTHY) == 0
+    watched.world.nft(NODE, CLOSED)
     try:
-        code, line = told.explain("web", *client)
-        assert not works(told)
+        code, line = watched.explain("web", *client)
+        assert not works(watched)
     finally:
-        told.world.nft(NODE, "delete table inet shut")
+        watched.world.nft(NODE, "delete table inet shut")
     assert (code, line.startswith("broken: connections of ")) == (1, True), line
     assert "forward: inet shut, chain f: the policy of the chain" in line
-    assert told.eventually("web", *client, says=HEALTHY) == 0
-    assert works(told)
+    assert watched.eventually("web", *client, says=HEALTHY) == 0
+    assert works(watched)
 
 
-def test_a_rule_for_one_service_may_be_a_policy(told: Told) -> None:
+def test_a_rule_for_one_service_may_be_a_policy(watched: WatchedNode) -> None:
     rule = "table inet shut { chain f { type filter hook forward priority 0; ip daddr 10.244.1.10 drop; }; }"
-    told.world.nft(NODE, rule)
+    watched.world.nft(NODE, rule)
     try:
-        code, line = told.explain("web")
+        code, line = watched.explain("web")
         assert (code, line) == (0, HEALTHY[0]), line
-        assert told.explain("web", "--from", "10.244.1.11")[0] == 1
+        assert watched.explain("web", "--from", "10.244.1.11")[0] == 1
     finally:
-        told.world.nft(NODE, "delete table inet shut")
+        watched.world.nft(NODE, "delete table inet shut")
 
 
-def test_a_chain_that_translates_first(told: Told) -> None:
-    told.world.nft(NODE, "table ip early { chain p { type nat hook prerouting priority -110; }; }")
-    code, line = told.explain("web")
-    told.world.nft(NODE, "delete table ip early")
+def test_a_chain_that_translates_first(watched: WatchedNode) -> None:
+    watched.world.nft(NODE, "table ip early { chain p { type nat hook prerouting priority -110; }; }")
+    code, line = watched.explain("web")
+    watched.world.nft(NODE, "delete table ip early")
     assert (code, "hook order: ip early, chain p translates in prerouting" in line) == (1, True), line
-    assert told.eventually("web", says=HEALTHY) == 0
+    assert watched.eventually("web", says=HEALTHY) == 0

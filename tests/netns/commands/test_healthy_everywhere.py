@@ -15,7 +15,7 @@ from nodeagent.model.objects import ServiceSpec
 from tests.harness.cluster import NODE, TARGET_PORT, Cluster, cluster_ips
 from tests.harness.objects import make_service, make_slices, service_port
 from tests.harness.warm_start import WarmLauncher
-from tests.netns.commands.following import Told, wait_for
+from tests.netns.commands.following import WatchedNode, wait_for
 
 pytestmark = pytest.mark.kernel
 
@@ -140,24 +140,24 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", SETTINGS)
 def test_all_is_well(objects: Cluster, warm_launcher: WarmLauncher, directory: Path, name: str) -> None:
     setting = SETTINGS[name]
-    told = Told(objects, warm_launcher, directory)
+    watched = WatchedNode(objects, warm_launcher, directory)
     names = make_service("kube-dns", *cluster_ips(9), ports=(service_port(53, Protocol.UDP, name="dns"),))
     is_taken_over = any(address in " ".join(setting.flags) for address in cluster_ips(9))
     if is_taken_over:
         objects.manifests.put(names)
     (directory / "config.yaml").write_text(KIND + setting.config)
     file = (f"--config={directory / 'config.yaml'}",) if setting.config else ()
-    agent = objects.start_agent(*setting.flags, *file, f"--socket={told.socket}")
+    agent = objects.start_agent(*setting.flags, *file, f"--socket={watched.socket}")
     try:
         for family in setting.families:
-            asked = told.world["caller"].ask(cluster_ips(1)[family is Family.IPV6], 80).only
+            asked = watched.world["caller"].ask(cluster_ips(1)[family is Family.IPV6], 80).only
             assert asked.failure is None
-        wait_for(lambda: "healthy" in told.run("problems", "--socket", str(told.socket)).stdout, lambda: name)
+        wait_for(lambda: "healthy" in watched.run("problems", "--socket", str(watched.socket)).stdout, lambda: name)
         if is_taken_over:
-            assert told.explain("kube-dns") == (0, "healthy: this node answers its names itself")
+            assert watched.explain("kube-dns") == (0, "healthy: this node answers its names itself")
         wrong = {}
-        for command, arguments in commands(str(told.socket), setting, str(objects.manifests.path)).items():
-            done = told.run(*arguments)
+        for command, arguments in commands(str(watched.socket), setting, str(objects.manifests.path)).items():
+            done = watched.run(*arguments)
             line = (done.stdout or done.stderr).partition("\n")[0]
             verdict = VERDICTS.get(command.split()[0], ("",))
             good = line.startswith(verdict)
@@ -167,7 +167,7 @@ def test_all_is_well(objects: Cluster, warm_launcher: WarmLauncher, directory: P
     finally:
         agent.stop()
         objects.manifests.remove(names)
-        told.world.run(
+        watched.world.run(
             NODE, ["sh", "-c", "nft flush ruleset; ip link del nodeagent0; ip link del services9"], check=False
         )
 
@@ -176,16 +176,16 @@ def test_control_a_service_without_endpoints_is_seen(
     objects: Cluster, warm_launcher: WarmLauncher, directory: Path
 ) -> None:
     lonely = make_service("lonely", *cluster_ips(8))
-    told = Told(objects, warm_launcher, directory)
+    watched = WatchedNode(objects, warm_launcher, directory)
     objects.manifests.put(lonely)
-    agent = objects.start_agent(*SETTINGS["defaults"].flags, f"--socket={told.socket}")
+    agent = objects.start_agent(*SETTINGS["defaults"].flags, f"--socket={watched.socket}")
     try:
-        done = told.run("explain", "--socket", str(told.socket))
+        done = watched.run("explain", "--socket", str(watched.socket))
         assert done.returncode == 1
         assert done.stdout.startswith("not healthy: 1 of ")
     finally:
         agent.stop()
         objects.manifests.remove(lonely)
-        told.world.run(
+        watched.world.run(
             NODE, ["sh", "-c", "nft flush ruleset; ip link del nodeagent0; ip link del services9"], check=False
         )

@@ -9,7 +9,7 @@ from nodeagent.model.addresses import Protocol
 from nodeagent.proxy.dataplane.node_conditions import LOOK_SECONDS
 from tests.harness.cluster import NODE, Cluster
 from tests.harness.warm_start import WarmLauncher
-from tests.netns.commands.following import Told, wait_for
+from tests.netns.commands.following import WatchedNode, wait_for
 from tests.netns.trace.planted_connections import connections
 
 BRIDGE = NO_BRIDGE
@@ -22,84 +22,84 @@ STRAY = "203.0.113.2"
 
 
 @pytest.fixture(scope="module")
-def told(cluster: Cluster, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    told = Told(cluster, warm_launcher, tmp_path_factory.mktemp("socket"))
-    told.start()
-    return told
+def watched(cluster: Cluster, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory) -> WatchedNode:
+    watched = WatchedNode(cluster, warm_launcher, tmp_path_factory.mktemp("socket"))
+    watched.start()
+    return watched
 
 
-def problems(told: Told) -> str:
-    return told.run("problems", "--socket", str(told.socket)).stdout
+def problems(watched: WatchedNode) -> str:
+    return watched.run("problems", "--socket", str(watched.socket)).stdout
 
 
-def in_time(told: Told, says: str) -> None:
+def in_time(watched: WatchedNode, says: str) -> None:
     begun = time.monotonic()
-    wait_for(lambda: says in problems(told), lambda: problems(told))
+    wait_for(lambda: says in problems(watched), lambda: problems(watched))
     assert time.monotonic() - begun < LATEST_SECONDS
 
 
-def healthy(told: Told) -> bool:
-    return problems(told).startswith("healthy: no problems\n")
+def healthy(watched: WatchedNode) -> bool:
+    return problems(watched).startswith("healthy: no problems\n")
 
 
-def stray_packet(told: Told) -> None:
+def stray_packet(watched: WatchedNode) -> None:
     """From a host behind eth0 to the node."""
-    address = told.world[NODE].address()
-    told.world["outside"].ask(address, 9, Protocol.UDP, timeout=0.2)
+    address = watched.world[NODE].address()
+    watched.world["outside"].ask(address, 9, Protocol.UDP, timeout=0.2)
 
 
-def test_forwarding_that_somebody_turns_off(told: Told) -> None:
-    wait_for(lambda: problems(told).startswith("healthy: no problems\n"), lambda: problems(told))
-    told.world.write_sysctls(NODE, {FORWARDING: "0"})
-    wait_for(lambda: "sysctl -w net.ipv4.ip_forward=1" in problems(told), lambda: problems(told))
-    assert problems(told).startswith("not healthy: sysctl net.ipv4.ip_forward, because ")
-    told.world.write_sysctls(NODE, {FORWARDING: "1"})
-    wait_for(lambda: problems(told).startswith("healthy: no problems\n"), lambda: problems(told))
+def test_forwarding_that_somebody_turns_off(watched: WatchedNode) -> None:
+    wait_for(lambda: problems(watched).startswith("healthy: no problems\n"), lambda: problems(watched))
+    watched.world.write_sysctls(NODE, {FORWARDING: "0"})
+    wait_for(lambda: "sysctl -w net.ipv4.ip_forward=1" in problems(watched), lambda: problems(watched))
+    assert problems(watched).startswith("not healthy: sysctl net.ipv4.ip_forward, because ")
+    watched.world.write_sysctls(NODE, {FORWARDING: "1"})
+    wait_for(lambda: problems(watched).startswith("healthy: no problems\n"), lambda: problems(watched))
 
 
-def test_packets_that_the_reverse_path_filter_drops(told: Told) -> None:
+def test_packets_that_the_reverse_path_filter_drops(watched: WatchedNode) -> None:
     """Control: while the way back is the one they came by, the strict filter drops nothing, and is no problem."""
-    wait_for(lambda: healthy(told), lambda: problems(told))
-    told.world.write_sysctls(NODE, {STRICT: "1"})
-    stray_packet(told)
+    wait_for(lambda: healthy(watched), lambda: problems(watched))
+    watched.world.write_sysctls(NODE, {STRICT: "1"})
+    stray_packet(watched)
     time.sleep(1.2 * LOOK_SECONDS)
-    assert healthy(told), problems(told)
-    told.world.run(NODE, ["ip", "route", "add", STRAY, "dev", "caller"])
+    assert healthy(watched), problems(watched)
+    watched.world.run(NODE, ["ip", "route", "add", STRAY, "dev", "caller"])
     time.sleep(1.2 * LOOK_SECONDS)
-    assert healthy(told), "asymmetric, and nothing was dropped"
-    stray_packet(told)
-    in_time(told, "ReversePathDrops")
-    assert "sysctl -w net.ipv4.conf.all.rp_filter=2" in problems(told)
-    told.world.write_sysctls(NODE, {LOOSE: "2"})
-    in_time(told, "healthy: no problems\n")
-    told.world.run(NODE, ["ip", "route", "del", STRAY, "dev", "caller"])
-    told.world.write_sysctls(NODE, {STRICT: "0", LOOSE: "0"})
+    assert healthy(watched), "asymmetric, and nothing was dropped"
+    stray_packet(watched)
+    in_time(watched, "ReversePathDrops")
+    assert "sysctl -w net.ipv4.conf.all.rp_filter=2" in problems(watched)
+    watched.world.write_sysctls(NODE, {LOOSE: "2"})
+    in_time(watched, "healthy: no problems\n")
+    watched.world.run(NODE, ["ip", "route", "del", STRAY, "dev", "caller"])
+    watched.world.write_sysctls(NODE, {STRICT: "0", LOOSE: "0"})
 
 
-def test_source_ports_that_run_out(told: Told) -> None:
+def test_source_ports_that_run_out(watched: WatchedNode) -> None:
     """Control: half of them are enough."""
-    wait_for(lambda: healthy(told), lambda: problems(told))
-    with connections(told.world, Protocol.TCP, 32000):
+    wait_for(lambda: healthy(watched), lambda: problems(watched))
+    with connections(watched.world, Protocol.TCP, 32000):
         time.sleep(1.2 * LOOK_SECONDS)
-        assert healthy(told), problems(told)
-    with connections(told.world, Protocol.TCP, 62000):
-        in_time(told, "SourcePortsShort")
-        found = problems(told)
+        assert healthy(watched), problems(watched)
+    with connections(watched.world, Protocol.TCP, 62000):
+        in_time(watched, "SourcePortsShort")
+        found = problems(watched)
         assert "more than 90% of the 64512 ports of 10.244.1.1 towards 10.244.1.10:8080/TCP are taken" in found
         assert "conntrack -L -r 10.244.1.10" in found
-    in_time(told, "healthy: no problems\n")
+    in_time(watched, "healthy: no problems\n")
 
 
-def test_a_chain_of_others_that_translates_before_ours(told: Told) -> None:
+def test_a_chain_of_others_that_translates_before_ours(watched: WatchedNode) -> None:
     """Control: where iptables has its chains is behind ours."""
-    wait_for(lambda: healthy(told), lambda: problems(told))
+    wait_for(lambda: healthy(watched), lambda: problems(watched))
     chain = "{ type nat hook prerouting priority %d; }"
-    told.world.run(NODE, ["nft", "add table ip other; add chain ip other late " + chain % -100])
+    watched.world.run(NODE, ["nft", "add table ip other; add chain ip other late " + chain % -100])
     time.sleep(1.2 * LOOK_SECONDS)
-    assert healthy(told), problems(told)
-    told.world.run(NODE, ["nft", "add chain ip other early " + chain % -110])
-    in_time(told, "ip other, chain early translates in prerouting at -110, before ours at -105")
-    assert "TranslatedBefore" in problems(told)
-    assert "give it a priority above -105" in problems(told)
-    told.world.run(NODE, ["nft", "delete table ip other"])
-    in_time(told, "healthy: no problems\n")
+    assert healthy(watched), problems(watched)
+    watched.world.run(NODE, ["nft", "add chain ip other early " + chain % -110])
+    in_time(watched, "ip other, chain early translates in prerouting at -110, before ours at -105")
+    assert "TranslatedBefore" in problems(watched)
+    assert "give it a priority above -105" in problems(watched)
+    watched.world.run(NODE, ["nft", "delete table ip other"])
+    in_time(watched, "healthy: no problems\n")

@@ -15,9 +15,9 @@ SPELLINGS = (
 
 
 def test_all_of_them(node: Node) -> None:
-    told = {text: node.nodeagent("explain", text, *SOURCE).stdout for text in SPELLINGS}
-    told["-n default"] = node.nodeagent("explain", "svc/web", "-n", "default", *SOURCE).stdout
-    assert set(told.values()) == {"default/web\n"}, told
+    printed = {text: node.nodeagent("explain", text, *SOURCE).stdout for text in SPELLINGS}
+    printed["-n default"] = node.nodeagent("explain", "svc/web", "-n", "default", *SOURCE).stdout
+    assert set(printed.values()) == {"default/web\n"}, printed
     nobody = node.nodeagent("explain", "10.96.255.254", *SOURCE)
     assert (nobody.returncode, nobody.stderr.count("\n")) == (1, 1)
     assert "no Service has address 10.96.255.254 on this node" in nobody.stderr

@@ -77,14 +77,16 @@ def test_yaml_says_what_json_says_and_names_stand_alone(
     def outputs() -> dict[str, str]:
         return {form: programmed.nodeagent(*arguments, "-o", form).stdout for form in ("json", "yaml", "name")}
 
-    told, again = outputs(), outputs()
+    printed, again = outputs(), outputs()
     ends = time.monotonic() + 60
-    while told != again and time.monotonic() < ends:  # `check` also tells what others on the machine do, which changes
-        told, again = again, outputs()
-    assert told["json"].startswith("{")
-    assert yaml.safe_load(told["yaml"]) == json.loads(told["json"])
-    assert list(yaml.safe_load(told["yaml"])) == list(json.loads(told["json"]))
-    lines = told["name"].splitlines()
+    while (
+        printed != again and time.monotonic() < ends
+    ):  # `check` also tells what others on the machine do, which changes
+        printed, again = again, outputs()
+    assert printed["json"].startswith("{")
+    assert yaml.safe_load(printed["yaml"]) == json.loads(printed["json"])
+    assert list(yaml.safe_load(printed["yaml"])) == list(json.loads(printed["json"]))
+    lines = printed["name"].splitlines()
     assert names <= set(lines)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from tests.harness.cluster import NODE
-from tests.netns.commands.following import Told, wait_for
+from tests.netns.commands.following import WatchedNode, wait_for
 from tests.netns.faults.scenes import Connection
 
 ALERTS = Path(__file__).parents[3] / "docs" / "observability" / "alerts.yaml"
@@ -18,28 +18,28 @@ _OF_PROBLEMS = re.compile(r'nodeagent_problems\{job="nodeagent",reason=~?"([^"]+
 _FIGURE = re.compile(r'^nodeagent_problems\{reason="(\w+)"\} [1-9]', re.MULTILINE)
 
 
-def works(told: Told, connection: Connection, seconds: float = SILENCE_SECONDS) -> bool:
+def works(watched: WatchedNode, connection: Connection, seconds: float = SILENCE_SECONDS) -> bool:
     client, address, protocol = connection
-    return told.world[client].ask(address, 80, protocol, timeout=seconds).only.failure is None
+    return watched.world[client].ask(address, 80, protocol, timeout=seconds).only.failure is None
 
 
-def first_line(told: Told, *command: str) -> tuple[int, str]:
-    done = told.run(*command, "--socket", str(told.socket))
+def first_line(watched: WatchedNode, *command: str) -> tuple[int, str]:
+    done = watched.run(*command, "--socket", str(watched.socket))
     return done.returncode, (done.stdout or done.stderr).partition("\n")[0]
 
 
-def problems(told: Told) -> str:
-    return told.run("problems", "--socket", str(told.socket)).stdout
+def problems(watched: WatchedNode) -> str:
+    return watched.run("problems", "--socket", str(watched.socket)).stdout
 
 
-def is_healthy(told: Told) -> bool:
-    return problems(told).startswith("healthy: no problems\n")
+def is_healthy(watched: WatchedNode) -> bool:
+    return problems(watched).startswith("healthy: no problems\n")
 
 
-def scrape(told: Told) -> str:
+def scrape(watched: WatchedNode) -> str:
     """The figures that Prometheus would read; empty if nothing answers."""
     command = ["curl", "--silent", "--max-time", "2", "http://127.0.0.1:10249/metrics"]
-    return told.world.run(NODE, command, check=False).stdout
+    return watched.world.run(NODE, command, check=False).stdout
 
 
 def alerts(scraped: str) -> set[str]:
@@ -55,20 +55,20 @@ def _alerts_on_problems() -> tuple[tuple[str, str], ...]:
     return tuple((name, match[1]) for name, match in found if match)
 
 
-def appears(told: Told, reason: str, alert: str = "", seconds: float = LATEST_SECONDS) -> str:
+def appears(watched: WatchedNode, reason: str, alert: str = "", seconds: float = LATEST_SECONDS) -> str:
     """Waits until `problems` has it, in time, and an alert fires: that one, or any. Returns the first line of `problems`."""
     begun, found = time.monotonic(), ""
 
     def has_it() -> bool:
         nonlocal found
-        found = problems(told)
+        found = problems(watched)
         return reason in found
 
     wait_for(has_it, lambda: f"{reason} in {found}")
     took = time.monotonic() - begun
     print(f"{reason} after {took:.1f} s")
     assert took < seconds
-    firing = alerts(scrape(told))
+    firing = alerts(scrape(watched))
     assert firing, reason
     assert not alert or alert in firing
     return found.partition("\n")[0]

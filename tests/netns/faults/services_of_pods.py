@@ -3,7 +3,7 @@
 from nodeagent.model.addresses import Family
 from tests.harness.cluster import NODE, TARGET_PORT, UNTHROTTLED, cluster_ips
 from tests.harness.objects import service_port
-from tests.netns.commands.following import Told
+from tests.netns.commands.following import WatchedNode
 
 PODS = {"web": "web-0", "near": "web-1", "far": "far-0"}
 NAMES, NAMES_PORT = cluster_ips(9), 53
@@ -16,20 +16,20 @@ def width(interface: str, mtu: int) -> str:
     return f"ip link set {interface} mtu {mtu}"
 
 
-def put_services(told: Told) -> None:
-    told.world.write_sysctls(NODE, UNTHROTTLED)
+def put_services(watched: WatchedNode) -> None:
+    watched.world.write_sysctls(NODE, UNTHROTTLED)
     for number, (name, pod) in enumerate(PODS.items(), start=1):
-        told.world[pod].serve(TARGET_PORT)
-        told.cluster.expose(name, *cluster_ips(number), pods=(pod,))
-    told.world[NODE].serve(NAMES_PORT, addresses=("0.0.0.0", "::"))
-    told.cluster.expose("names", *NAMES, pods=("web-0",), ports=(service_port(NAMES_PORT),))
+        watched.world[pod].serve(TARGET_PORT)
+        watched.cluster.expose(name, *cluster_ips(number), pods=(pod,))
+    watched.world[NODE].serve(NAMES_PORT, addresses=("0.0.0.0", "::"))
+    watched.cluster.expose("names", *NAMES, pods=("web-0",), ports=(service_port(NAMES_PORT),))
 
 
-def placed(told: Told, text: str) -> str:
+def placed(watched: WatchedNode, text: str) -> str:
     """With the names of this kind of pods."""
-    bridge = told.cluster.world.topology.nodes[0].pod_bridge
-    pods = sorted(told.world[pod].address(Family.IPV4) for pod in ("web-0", "web-1"))
-    pods6 = sorted(told.world[pod].address(Family.IPV6) for pod in ("web-0", "web-1"))
+    bridge = watched.cluster.world.topology.nodes[0].pod_bridge
+    pods = sorted(watched.world[pod].address(Family.IPV4) for pod in ("web-0", "web-1"))
+    pods6 = sorted(watched.world[pod].address(Family.IPV6) for pod in ("web-0", "web-1"))
     for name, value in (("pod6", pods6[0]), ("pod", pods[0]), ("wide", bridge or "web-0")):
         text = text.replace(f"{{{name}}}", value)
     return text

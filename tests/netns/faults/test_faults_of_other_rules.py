@@ -11,7 +11,7 @@ from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.proxy.dataplane.connection_watch import LOST, STOPPED
 from tests.harness.cluster import NODE, Cluster, cluster_ips
 from tests.harness.warm_start import WarmLauncher
-from tests.netns.commands.following import Told, wait_for
+from tests.netns.commands.following import WatchedNode, wait_for
 from tests.netns.faults.looks import appears, is_healthy, problems, works
 from tests.netns.faults.scenes import CURE, guard
 from tests.netns.faults.services_of_pods import NARROW, PODS, SILENCE, USUAL, placed, put_services, width
@@ -64,14 +64,14 @@ SCENES = {
 
 
 @pytest.fixture(scope="module")
-def told(cluster: Cluster, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    told = Told(cluster, warm_launcher, tmp_path_factory.mktemp("socket"))
-    put_services(told)
-    told.start()
-    return told
+def watched(cluster: Cluster, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory) -> WatchedNode:
+    watched = WatchedNode(cluster, warm_launcher, tmp_path_factory.mktemp("socket"))
+    put_services(watched)
+    watched.start()
+    return watched
 
 
-def hears_of_long_packets(told: Told, address: str) -> bool:
+def hears_of_long_packets(watched: WatchedNode, address: str) -> bool:
     """Whether a client that sends packets that are too long learns it, or gets an answer."""
     family = family_of(address)
     level, option = MTU_DISCOVERY[family]
@@ -89,48 +89,48 @@ def hears_of_long_packets(told: Told, address: str) -> bool:
                 return True
             return False
 
-    return inside(told.world.namespace("caller"), send)
+    return inside(watched.world.namespace("caller"), send)
 
 
-def breaks(told: Told, scene: Scene) -> bool:
+def breaks(watched: WatchedNode, scene: Scene) -> bool:
     if not scene.breaks:
         for member in ("caller", NODE):
             for family in ("-4", "-6"):
-                told.world.run(member, ["ip", family, "route", "flush", "cache"])
-        return not any(hears_of_long_packets(told, address) for address in told.world["far-0"].addresses)
+                watched.world.run(member, ["ip", family, "route", "flush", "cache"])
+        return not any(hears_of_long_packets(watched, address) for address in watched.world["far-0"].addresses)
     number = [*PODS].index(scene.breaks) + 1
-    return not any(works(told, (scene.client, address, Protocol.TCP)) for address in cluster_ips(number))
+    return not any(works(watched, (scene.client, address, Protocol.TCP)) for address in cluster_ips(number))
 
 
 @pytest.mark.parametrize("scene", [pytest.param(one, id=name) for name, one in SCENES.items()])
-def test_a_fault_is_a_problem_until_it_is_cured(told: Told, scene: Scene) -> None:
-    wait_for(lambda: is_healthy(told), lambda: problems(told))
-    told.world.run(NODE, ["sh", "-ec", scene.plant])
+def test_a_fault_is_a_problem_until_it_is_cured(watched: WatchedNode, scene: Scene) -> None:
+    wait_for(lambda: is_healthy(watched), lambda: problems(watched))
+    watched.world.run(NODE, ["sh", "-ec", scene.plant])
     try:
-        assert breaks(told, scene)
-        line = appears(told, scene.reason, ALERTS[scene.reason])
+        assert breaks(watched, scene)
+        line = appears(watched, scene.reason, ALERTS[scene.reason])
         assert line.startswith("not healthy: ")
-        found = problems(told)
+        found = problems(watched)
         for text in scene.says:
-            assert placed(told, text) in found, found
+            assert placed(watched, text) in found, found
     finally:
-        told.world.run(NODE, ["sh", "-c", scene.cure])
-    wait_for(lambda: is_healthy(told), lambda: problems(told))
-    assert not breaks(told, scene)
+        watched.world.run(NODE, ["sh", "-c", scene.cure])
+    wait_for(lambda: is_healthy(watched), lambda: problems(watched))
+    assert not breaks(watched, scene)
 
 
-def test_a_fault_that_was_there_before_the_agent(told: Told) -> None:
-    assert told.agent is not None
-    told.agent.stop()
+def test_a_fault_that_was_there_before_the_agent(watched: WatchedNode) -> None:
+    assert watched.agent is not None
+    watched.agent.stop()
     for scene in SCENES.values():
         if scene.reason == LOST or scene.client == NODE:
-            told.world.run(NODE, ["sh", "-ec", scene.plant.replace("inet guard", f"inet guard{scene.reason}")])
-    told.start()
+            watched.world.run(NODE, ["sh", "-ec", scene.plant.replace("inet guard", f"inet guard{scene.reason}")])
+    watched.start()
     try:
         for reason in (STOPPED, LOST):
-            appears(told, reason, ALERTS[reason])
+            appears(watched, reason, ALERTS[reason])
     finally:
         for reason in (STOPPED, LOST):
-            told.world.run(NODE, ["nft", "delete", "table", "inet", f"guard{reason}"])
-        told.world.run(NODE, ["sh", "-c", width("eth0", USUAL)])
-    wait_for(lambda: is_healthy(told), lambda: problems(told))
+            watched.world.run(NODE, ["nft", "delete", "table", "inet", f"guard{reason}"])
+        watched.world.run(NODE, ["sh", "-c", width("eth0", USUAL)])
+    wait_for(lambda: is_healthy(watched), lambda: problems(watched))

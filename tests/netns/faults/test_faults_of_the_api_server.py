@@ -24,7 +24,7 @@ from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cl
 from tests.harness.objects import document, make_node, make_service, make_slices, service_port
 from tests.harness.plain_api_server import PlainServer, plain_api_server
 from tests.harness.warm_start import AGENT, WarmLauncher
-from tests.netns.commands.following import Told, wait_for
+from tests.netns.commands.following import WatchedNode, wait_for
 from tests.netns.faults.looks import appears, first_line, is_healthy, problems, works
 from tests.netns.faults.scenes import POD_TO_WEB
 
@@ -39,7 +39,7 @@ NOT_FOLLOWED = "NodeagentNotFollowed"
 class Followed:
     """An agent that follows a server. directory: of the certificates and the token."""
 
-    told: Told
+    watched: WatchedNode
     agent: AgentProcess
     server: PlainServer
     context: ssl.SSLContext
@@ -59,7 +59,7 @@ class Followed:
         self.server.refusals[resource] = refusal
 
     def nft(self, rule: str) -> None:
-        self.told.world.nft(NODE, rule)
+        self.watched.world.nft(NODE, rule)
 
 
 def show(directory: Path, name: str) -> None:
@@ -102,11 +102,11 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def followed(
     cluster: Cluster, warm_launcher: WarmLauncher, directory: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Followed]:
-    told = Told(cluster, warm_launcher, tmp_path_factory.mktemp("s"))
-    told.world["web-0"].serve(TARGET_PORT)
+    watched = WatchedNode(cluster, warm_launcher, tmp_path_factory.mktemp("s"))
+    watched.world["web-0"].serve(TARGET_PORT)
     service = make_service("web", *cluster_ips(1), ports=(service_port(80, name="http"),))
-    slices = make_slices(service, [(told.world["web-0"].addresses, NODE)], target_port=TARGET_PORT)
-    node = make_node(NODE, told.world[NODE].addresses)
+    slices = make_slices(service, [(watched.world["web-0"].addresses, NODE)], target_port=TARGET_PORT)
+    node = make_node(NODE, watched.world[NODE].addresses)
     documents: list[dict[str, Any]] = [*map(document, slices), document(service), document(node)]
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_verify_locations(certificate(directory, "ca"))
@@ -119,16 +119,16 @@ def followed(
         "client-key": str(directory / "client.key"),
     }
     authority = {"certificate-authority": str(certificate(directory, "ca"))}
-    namespace = told.world.namespace(NODE)
+    namespace = watched.world.namespace(NODE)
     with plain_api_server(namespace, documents, kubeconfig, context=context, cluster=authority, user=user) as server:
         source = (f"--kubeconfig={kubeconfig}", f"--node-name={NODE}", f"--snapshot={state}/state")
-        places = ("--table-ownership=plain", f"--socket={told.socket}", "--events=false", *WITH_POD_CIDRS)
+        places = ("--table-ownership=plain", f"--socket={watched.socket}", "--events=false", *WITH_POD_CIDRS)
         context.load_cert_chain(certificate(directory, "good"), key(directory, "good"))
         show(directory, "good")
         (directory / "token").write_text("token")
-        agent = told.world.start(NODE, [*AGENT, "run", *source, *places])
+        agent = watched.world.start(NODE, [*AGENT, "run", *source, *places])
         agent.wait_for_line(" ready: ")
-        yield Followed(told, agent, server, context, directory)
+        yield Followed(watched, agent, server, context, directory)
         agent.stop()
 
 
@@ -224,47 +224,47 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", [pytest.param(fault, id=name) for name, fault in FAULTS.items()])
 def test_a_fault_is_named_with_its_cure(followed: Followed, fault: Fault) -> None:
-    told = followed.told
-    wait_for(lambda: is_healthy(told), lambda: problems(told))
-    assert works(told, POD_TO_WEB, 20.0)
+    watched = followed.watched
+    wait_for(lambda: is_healthy(watched), lambda: problems(watched))
+    assert works(watched, POD_TO_WEB, 20.0)
     fault.plant(followed)
     try:
         followed.server.interrupt()
-        line = appears(told, fault.reason, fault.alert)
+        line = appears(watched, fault.reason, fault.alert)
         for text in fault.says:
             assert text in line, line
-        code, explained = first_line(told, "explain", "web")
+        code, explained = first_line(watched, "explain", "web")
         if fault.explained:
             assert explained.startswith("impaired: what this node knows of it may be outdated, because API resource ")
             assert (code, fault.says[-1] in explained) == (1, True), explained
-        assert works(told, POD_TO_WEB)
+        assert works(watched, POD_TO_WEB)
     finally:
         fault.cure(followed)
         followed.server.interrupt()
-    wait_for(lambda: is_healthy(told), lambda: problems(told))
-    assert first_line(told, "explain", "web") == (0, "healthy: 2 of 2 endpoints used")
+    wait_for(lambda: is_healthy(watched), lambda: problems(watched))
+    assert first_line(watched, "explain", "web") == (0, "healthy: 2 of 2 endpoints used")
 
 
 def test_a_server_that_is_behind_a_hole(followed: Followed) -> None:
     """Connections to it are tried for less than ten seconds. Open ones: tests/e2e/test_silent_server.py."""
-    told = followed.told
-    wait_for(lambda: is_healthy(told), lambda: problems(told))
+    watched = followed.watched
+    wait_for(lambda: is_healthy(watched), lambda: problems(watched))
     close("drop")(followed)
     followed.server.interrupt()
     try:
-        line = appears(told, "ServerUnreachable", NOT_FOLLOWED)
+        line = appears(watched, "ServerUnreachable", NOT_FOLLOWED)
         assert "see that the API server can be reached from this node" in line
-        wait_for(lambda: "no answer in time; see that" in problems(told), lambda: problems(told))
-        assert works(told, POD_TO_WEB)
+        wait_for(lambda: "no answer in time; see that" in problems(watched), lambda: problems(watched))
+        assert works(watched, POD_TO_WEB)
     finally:
         open_again(followed)
-    wait_for(lambda: is_healthy(told), lambda: problems(told))
+    wait_for(lambda: is_healthy(watched), lambda: problems(watched))
 
 
 def test_a_disk_without_room_for_the_state(followed: Followed) -> None:
     """After ten seconds: so often is a state saved that has changed."""
-    told, place = followed.told, followed.directory / "state"
-    wait_for(lambda: is_healthy(told), lambda: problems(told))
+    watched, place = followed.watched, followed.directory / "state"
+    wait_for(lambda: is_healthy(watched), lambda: problems(watched))
     inside = ["nsenter", f"--target={followed.agent.pid}", "--mount"]
     subprocess.run([*inside, "mount", "-t", "tmpfs", "-o", "size=16k", "none", str(place)], check=True)
     subprocess.run([*inside, "sh", "-c", f"cat /dev/zero > {place}/filler"], check=False, capture_output=True)
@@ -275,10 +275,10 @@ def test_a_disk_without_room_for_the_state(followed: Followed) -> None:
     try:
         wait_for(lambda: followed.server.refused["nodes"] > 0, lambda: "the watch is refused")
         followed.server.refusals.clear()
-        line = appears(told, "NotSaved", "NodeagentNotSaved", seconds=15.0)
+        line = appears(watched, "NotSaved", "NodeagentNotSaved", seconds=15.0)
         assert "cannot be written: No space left on device" in line
         assert "see the disk and the directory's owner" in line
-        assert works(told, POD_TO_WEB)
+        assert works(watched, POD_TO_WEB)
     finally:
         subprocess.run([*inside, "umount", "--lazy", str(place)], check=True)
-    wait_for(lambda: is_healthy(told), lambda: problems(told))
+    wait_for(lambda: is_healthy(watched), lambda: problems(watched))

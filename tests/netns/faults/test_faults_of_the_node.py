@@ -12,7 +12,7 @@ from nodeagent.lab.net.topology import NO_BRIDGE
 from tests.harness.cluster import NODE, TARGET_PORT, UNTHROTTLED, Cluster, cluster_ips
 from tests.harness.objects import make_service, make_slices
 from tests.harness.warm_start import WarmLauncher
-from tests.netns.commands.following import Told, wait_for
+from tests.netns.commands.following import WatchedNode, wait_for
 from tests.netns.faults.looks import appears, first_line, works
 from tests.netns.faults.scenes import HOSTED_PORT, OF_ROUTES, OF_RULES, VIP, Fault
 
@@ -31,9 +31,9 @@ SERVICES = {
 
 
 @pytest.fixture(scope="module")
-def told(cluster: Cluster, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    told = Told(cluster, warm_launcher, tmp_path_factory.mktemp("socket"))
-    world = told.world
+def watched(cluster: Cluster, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory) -> WatchedNode:
+    watched = WatchedNode(cluster, warm_launcher, tmp_path_factory.mktemp("socket"))
+    world = watched.world
     world.write_sysctls(NODE, UNTHROTTLED)
     for pod in ("web-0", "web-1", "far-0"):
         world[pod].serve(TARGET_PORT)
@@ -45,57 +45,57 @@ def told(cluster: Cluster, warm_launcher: WarmLauncher, tmp_path_factory: pytest
         port = HOSTED_PORT if member == NODE else TARGET_PORT
         place = (world[member].addresses[family],)
         cluster.manifests.put(*make_slices(service, [(place, homes.get(member, NODE))], target_port=port), service)
-    told.start()
-    return told
+    watched.start()
+    return watched
 
 
-def is_quiet(told: Told, fault: Fault) -> bool:
-    code, line = first_line(told, *fault.command)
+def is_quiet(watched: WatchedNode, fault: Fault) -> bool:
+    code, line = first_line(watched, *fault.command)
     return code == 0 and line.startswith("healthy") and ";" not in line
 
 
 @pytest.mark.parametrize("fault", [pytest.param(fault, id=name) for name, fault in (OF_ROUTES | OF_RULES).items()])
-def test_a_fault_is_named_in_the_first_line(told: Told, fault: Fault) -> None:
-    assert works(told, fault.breaks, PATIENCE_SECONDS)
-    wait_for(lambda: is_quiet(told, fault), lambda: f"quiet: {first_line(told, *fault.command)}")
-    told.world.run(fault.where, ["sh", "-ec", fault.plant])
+def test_a_fault_is_named_in_the_first_line(watched: WatchedNode, fault: Fault) -> None:
+    assert works(watched, fault.breaks, PATIENCE_SECONDS)
+    wait_for(lambda: is_quiet(watched, fault), lambda: f"quiet: {first_line(watched, *fault.command)}")
+    watched.world.run(fault.where, ["sh", "-ec", fault.plant])
     try:
-        assert not works(told, fault.breaks)
-        code, line = first_line(told, *fault.command)
+        assert not works(watched, fault.breaks)
+        code, line = first_line(watched, *fault.command)
         assert line.startswith(fault.verdict), line
         for text in fault.says:
             assert text in line, line
         assert code == (0 if line.startswith("healthy") else 1)
         if fault.problem:
-            appears(told, fault.problem)
+            appears(watched, fault.problem)
     finally:
-        told.world.run(fault.where, ["sh", "-c", fault.cure])
-    told.world.run(NODE, ["conntrack", "-F"])
-    wait_for(lambda: works(told, fault.breaks), lambda: "it works again")
-    wait_for(lambda: is_quiet(told, fault), lambda: f"quiet: {first_line(told, *fault.command)}")
+        watched.world.run(fault.where, ["sh", "-c", fault.cure])
+    watched.world.run(NODE, ["conntrack", "-F"])
+    wait_for(lambda: works(watched, fault.breaks), lambda: "it works again")
+    wait_for(lambda: is_quiet(watched, fault), lambda: f"quiet: {first_line(watched, *fault.command)}")
 
 
-def test_rules_of_arp_that_drop_nothing_are_not_named(told: Told) -> None:
+def test_rules_of_arp_that_drop_nothing_are_not_named(watched: WatchedNode) -> None:
     harmless = "table arp guard { chain i { type filter hook input priority 0; arp operation reply accept; }; }"
-    told.world.run(NODE, ["nft", harmless])
+    watched.world.run(NODE, ["nft", harmless])
     try:
-        assert first_line(told, "check") == (0, "healthy")
-        told.world.run(NODE, ["nft", harmless.replace("accept", "drop")])
-        assert first_line(told, "check")[1].startswith("healthy; as far as is known: table arp guard: ")
+        assert first_line(watched, "check") == (0, "healthy")
+        watched.world.run(NODE, ["nft", harmless.replace("accept", "drop")])
+        assert first_line(watched, "check")[1].startswith("healthy; as far as is known: table arp guard: ")
     finally:
-        told.world.run(NODE, ["nft", "delete table arp guard"])
+        watched.world.run(NODE, ["nft", "delete table arp guard"])
 
 
-def test_a_replayed_bundle_names_a_fault_of_routes_and_no_other(told: Told, tmp_path: Path) -> None:
+def test_a_replayed_bundle_names_a_fault_of_routes_and_no_other(watched: WatchedNode, tmp_path: Path) -> None:
     fault = OF_ROUTES["a blackhole for the pods of another node"]
     for number, planted in enumerate(("", fault.plant)):
-        told.world.run(NODE, ["sh", "-c", planted])
+        watched.world.run(NODE, ["sh", "-c", planted])
         bundle = tmp_path / f"{number}.tar.gz"
         try:
-            assert told.run("bundle", str(bundle), "--socket", str(told.socket)).returncode == 0
+            assert watched.run("bundle", str(bundle), "--socket", str(watched.socket)).returncode == 0
         finally:
-            told.world.run(NODE, ["sh", "-c", fault.cure], check=False)
-        lines = [told.run("replay", str(bundle), "nodeagent", "explain", name).stdout for name in ("web", "far")]
+            watched.world.run(NODE, ["sh", "-c", fault.cure], check=False)
+        lines = [watched.run("replay", str(bundle), "nodeagent", "explain", name).stdout for name in ("web", "far")]
         assert lines[0].startswith("healthy: "), lines
         assert ("of type blackhole applies to it" in lines[1].partition("\n")[0]) is bool(planted), lines
         assert lines[1].startswith("healthy: ") is not bool(planted), lines

@@ -29,7 +29,7 @@ from tests.harness.dns.twisted_resolver import (
     well,
 )
 from tests.harness.warm_start import WarmLauncher
-from tests.netns.commands.following import Told, wait_for
+from tests.netns.commands.following import WatchedNode, wait_for
 from tests.netns.faults.looks import LATEST_SECONDS, alerts, is_healthy, problems, scrape
 
 pytestmark = pytest.mark.kernel
@@ -44,8 +44,8 @@ ONE, ALL = "NodeagentDnsUpstreamFaulty", "NodeagentDnsNoUpstream"
 class Scene:
     """Pods of a node that ask for names outside the cluster, each name once."""
 
-    def __init__(self, told: Told, resolvers: tuple[TwistedResolver, ...]) -> None:
-        self.told = told
+    def __init__(self, watched: WatchedNode, resolvers: tuple[TwistedResolver, ...]) -> None:
+        self.watched = watched
         self.first, self.second = resolvers
         self._asked = 0
 
@@ -61,7 +61,7 @@ class Scene:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
                 sock.sendto(query, (SERVER, 53))
 
-        inside(self.told.world.namespace("caller"), ask)
+        inside(self.watched.world.namespace("caller"), ask)
 
     def answer(self) -> str:
         """What a pod gets within five seconds."""
@@ -73,7 +73,7 @@ class Scene:
                 sock.sendto(query.to_wire(), (SERVER, 53))
                 return dns.rcode.to_text(dns.message.from_wire(sock.recv(4096)).rcode())
 
-        return inside(self.told.world.namespace("caller"), ask)
+        return inside(self.watched.world.namespace("caller"), ask)
 
     def in_time(self, what: Callable[[str], bool]) -> str:
         """Pods ask until `problems` has it, in time. Returns `problems`."""
@@ -82,7 +82,7 @@ class Scene:
         def has_it() -> bool:
             nonlocal found
             self.send()
-            found = problems(self.told)
+            found = problems(self.watched)
             return what(found)
 
         wait_for(has_it, lambda: found)
@@ -93,16 +93,18 @@ class Scene:
 
     def is_quiet(self) -> bool:
         self.send()
-        return is_healthy(self.told) and not alerts(scrape(self.told))
+        return is_healthy(self.watched) and not alerts(scrape(self.watched))
 
 
 @pytest.fixture(scope="module")
 def scene(cluster: Cluster, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    told = Told(cluster, warm_launcher, tmp_path_factory.mktemp("s"))
-    with twisted_resolvers(told.world.namespace(NODE), *PLACES) as resolvers:
+    watched = WatchedNode(cluster, warm_launcher, tmp_path_factory.mktemp("s"))
+    with twisted_resolvers(watched.world.namespace(NODE), *PLACES) as resolvers:
         names = ("--dns", "--dns-listen", SERVER, "--dns-upstreams", ",".join(map(str, resolvers)))
-        told.agent = cluster.start_agent(*WITH_POD_CIDRS, "--table-ownership=plain", f"--socket={told.socket}", *names)
-        yield Scene(told, resolvers)
+        watched.agent = cluster.start_agent(
+            *WITH_POD_CIDRS, "--table-ownership=plain", f"--socket={watched.socket}", *names
+        )
+        yield Scene(watched, resolvers)
         cluster.kill_agents()
         cluster.call("cleanup")
 
@@ -136,7 +138,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", [pytest.param(fault, id=name) for name, fault in FAULTS.items()])
 def test_a_resolver_that_answers_wrongly_is_named_with_its_cure(scene: Scene, fault: Fault) -> None:
-    wait_for(scene.is_quiet, lambda: problems(scene.told))
+    wait_for(scene.is_quiet, lambda: problems(scene.watched))
     try:
         scene.first.behaves = fault.behaves
         found = scene.in_time(lambda found: fault.reason in found)
@@ -144,17 +146,17 @@ def test_a_resolver_that_answers_wrongly_is_named_with_its_cure(scene: Scene, fa
             assert text in found, found
         assert str(scene.second) not in found
         assert "NoUpstream" not in found
-        assert alerts(scrape(scene.told)) == {ONE}
+        assert alerts(scrape(scene.watched)) == {ONE}
         assert scene.answer() == "NXDOMAIN", "the other one answers"
         scene.second.behaves = fault.behaves
         found = scene.in_time(
             lambda found: f"the resolver {scene.second}" in found and fault.none is ("NoUpstream" in found)
         )
         assert ("names outside the cluster are not resolved" in found) is fault.none
-        assert alerts(scrape(scene.told)) == {ONE, ALL} if fault.none else {ONE}
+        assert alerts(scrape(scene.watched)) == {ONE, ALL} if fault.none else {ONE}
     finally:
         scene.first.behaves = scene.second.behaves = well
-    wait_for(scene.is_quiet, lambda: problems(scene.told))
+    wait_for(scene.is_quiet, lambda: problems(scene.watched))
 
 
 def test_a_domain_that_fails_is_no_problem(scene: Scene) -> None:
@@ -164,12 +166,12 @@ def test_a_domain_that_fails_is_no_problem(scene: Scene) -> None:
         is_broken = query.question[0].name.to_text().endswith("broken.example.")
         return (error("SERVFAIL") if is_broken else well)(query, stream)
 
-    wait_for(scene.is_quiet, lambda: problems(scene.told))
+    wait_for(scene.is_quiet, lambda: problems(scene.watched))
     scene.first.behaves = scene.second.behaves = all_but_one
     try:
         end = time.monotonic() + CONTROL_SECONDS
         while time.monotonic() < end:
             scene.send("broken.example")
-            assert is_healthy(scene.told), problems(scene.told)
+            assert is_healthy(scene.watched), problems(scene.watched)
     finally:
         scene.first.behaves = scene.second.behaves = well

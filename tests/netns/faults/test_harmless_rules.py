@@ -6,7 +6,7 @@ import pytest
 
 from tests.harness.cluster import NODE, Cluster
 from tests.harness.warm_start import WarmLauncher
-from tests.netns.commands.following import Told, wait_for
+from tests.netns.commands.following import WatchedNode, wait_for
 from tests.netns.faults.looks import is_healthy, problems, scrape
 from tests.netns.faults.scenes import CURE, guard
 from tests.netns.faults.services_of_pods import NAMES, NARROW, SILENCE, USUAL, placed, put_services, width
@@ -40,25 +40,25 @@ HARMLESS = {
 
 
 @pytest.fixture(scope="module")
-def told(cluster: Cluster, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    told = Told(cluster, warm_launcher, tmp_path_factory.mktemp("socket"))
-    put_services(told)
-    told.start()
-    return told
+def watched(cluster: Cluster, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory) -> WatchedNode:
+    watched = WatchedNode(cluster, warm_launcher, tmp_path_factory.mktemp("socket"))
+    put_services(watched)
+    watched.start()
+    return watched
 
 
-def times_followed(told: Told) -> float:
-    found = _TIMES.search(scrape(told))
+def times_followed(watched: WatchedNode) -> float:
+    found = _TIMES.search(scrape(watched))
     return 0.0 if found is None else float(found[1])
 
 
 @pytest.mark.parametrize(("plant", "cure"), [pytest.param(*one, id=name) for name, one in HARMLESS.items()])
-def test_it_is_looked_at_and_is_no_problem(told: Told, plant: str, cure: str) -> None:
-    wait_for(lambda: times_followed(told) > 0, lambda: "connections are followed")
-    before = times_followed(told)
-    told.world.run(NODE, ["sh", "-ec", placed(told, plant)])
+def test_it_is_looked_at_and_is_no_problem(watched: WatchedNode, plant: str, cure: str) -> None:
+    wait_for(lambda: times_followed(watched) > 0, lambda: "connections are followed")
+    before = times_followed(watched)
+    watched.world.run(NODE, ["sh", "-ec", placed(watched, plant)])
     try:
-        wait_for(lambda: times_followed(told) > before, lambda: "connections are followed again")
-        assert is_healthy(told), problems(told)
+        wait_for(lambda: times_followed(watched) > before, lambda: "connections are followed again")
+        assert is_healthy(watched), problems(watched)
     finally:
-        told.world.run(NODE, ["sh", "-c", placed(told, cure)])
+        watched.world.run(NODE, ["sh", "-c", placed(watched, cure)])

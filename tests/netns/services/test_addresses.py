@@ -108,8 +108,8 @@ def test_the_older_of_two_claimants_is_served_the_other_told_and_served_when_it_
 
     seen = len(exposed.agent.lines)
     exposed.expose(older, "web-1")
-    told = exposed.agent.wait_for_line("problem: .*a-younger.*AddressConflict", after=seen)
-    assert "older" in told.replace("a-younger", "")
+    traced = exposed.agent.wait_for_line("problem: .*a-younger.*AddressConflict", after=seen)
+    assert "older" in traced.replace("a-younger", "")
     is_served_by("web-1", CONTESTED)
     is_served_by("web-2", cluster_ips(21))  # The loser keeps its other addresses.
 

@@ -145,8 +145,8 @@ def test_internal_policy_local_drops_when_all_endpoints_are_elsewhere(
     for client in ("outside", "caller", NODE):
         answer = exposed.world[client].ask(*place("ClusterIP", LOCAL_NONE, family), protocol, timeout=0.1).only
         # The kernel tells a process of the node that sends a datagram at once that it was dropped.
-        told = Failure.DENIED if client == NODE and protocol is Protocol.UDP else Failure.TIMEOUT
-        assert answer.failure is told, client
+        traced = Failure.DENIED if client == NODE and protocol is Protocol.UDP else Failure.TIMEOUT
+        assert answer.failure is traced, client
 
 
 @PROTOCOLS
@@ -156,11 +156,11 @@ def test_without_any_endpoint_everybody_is_refused_at_once(
     exposed: ServingNode, kind: str, family: Family, protocol: Protocol
 ) -> None:
     for client in ("outside", "caller", NODE):
-        told = Failure.DENIED if client == NODE and protocol is Protocol.UDP else Failure.REFUSED
+        traced = Failure.DENIED if client == NODE and protocol is Protocol.UDP else Failure.REFUSED
 
-        def attempt(client: str = client, told: Failure = told) -> float:
+        def attempt(client: str = client, traced: Failure = traced) -> float:
             answer = exposed.world[client].ask(*place(kind, EMPTY, family), protocol).only
-            assert answer.failure is told, client
+            assert answer.failure is traced, client
             return answer.seconds
 
         once_within(0.5, attempt, f"a refusal to {client}")

@@ -112,8 +112,8 @@ def test_ranges_of_one_family_leave_the_other_open_and_say_so(
 
     served.agent.wait_for_line("problem: .*default/web.*SourceRangesIneffective", after=seen)
     for each in Family:
-        told, timeout = (Failure.TIMEOUT, 0.3) if each is family else (None, PATIENT)
-        assert served.world["outside"].ask(of(each, VIPS), 80, timeout=timeout).only.failure == told
+        traced, timeout = (Failure.TIMEOUT, 0.3) if each is family else (None, PATIENT)
+        assert served.world["outside"].ask(of(each, VIPS), 80, timeout=timeout).only.failure == traced
 
 
 @PROTOCOLS

@@ -194,5 +194,5 @@ def documented(document: str, *, of_bridges: bool = False) -> list[tuple[list[st
     """The traces of this document, and how the first line that each prints begins: those about pods on a
     bridge, or all others."""
     blocks = run_by("tests/netns/trace/test_planted_faults.py", document)
-    told = [(block.commands.split()[1:], block.shown[0].partition("…")[0]) for block in blocks]
-    return [(arguments, begins) for arguments, begins in told if ("the bridge" in begins) is of_bridges]
+    traced = [(block.commands.split()[1:], block.shown[0].partition("…")[0]) for block in blocks]
+    return [(arguments, begins) for arguments, begins in traced if ("the bridge" in begins) is of_bridges]

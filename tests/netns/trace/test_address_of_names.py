@@ -39,8 +39,8 @@ def dig(cluster: Cluster, client: str, address: str, *options: str) -> str:
 def traced(cluster: Cluster, client: str, address: str, protocol: Protocol) -> dict[str, Any]:
     source = cluster.world[client].address(family_of(address))
     place = f"{endpoint_text(address, 53)}/{protocol.name}"
-    told: dict[str, Any] = json.loads(cluster.call("trace", source, place, "-o", "json"))
-    return told
+    reported: dict[str, Any] = json.loads(cluster.call("trace", source, place, "-o", "json"))
+    return reported
 
 
 @pytest.mark.parametrize(("client", "address"), [("caller", NAMES[0]), (NODE, NAMES[1])], ids=["pod", "node, IPv6"])
@@ -48,21 +48,21 @@ def test_it_leads_to_the_pod_until_the_node_answers(named: Cluster, client: str,
     """The flows of UDP that are tracked to the pod from before hold nobody up: queries are not tracked any more."""
     world = named.world
     for protocol in (Protocol.UDP, Protocol.TCP):
-        told, answers = asked(world, client, address, 53, protocol)
-        (outcome,) = told["outcomes"]
+        reported, answers = asked(world, client, address, 53, protocol)
+        (outcome,) = reported["outcomes"]
         assert outcome["destination"] == endpoint_text(world[POD].address(family_of(address)), 53)
-        check(world, told, answers, world[client].address(family_of(address)))
+        check(world, reported, answers, world[client].address(family_of(address)))
 
     agent = named.start_agent(
         *WITH_POD_CIDRS, "--dns", "--dns-listen", ",".join(NAMES), "--dns-upstreams", "127.0.0.1:9"
     )
     agent.wait_until(lambda: "status: NOERROR" in dig(named, client, address), "names")
     for protocol, options in ((Protocol.UDP, ()), (Protocol.TCP, ("+tcp",))):
-        told = traced(named, client, address, protocol)
-        (outcome,) = told["outcomes"]
+        reported = traced(named, client, address, protocol)
+        (outcome,) = reported["outcomes"]
         assert (outcome["end"], outcome["destination"]) == ("arrives", endpoint_text(address, 53))
         assert outcome["route"] == "delivered here"
-        assert told["verdict"].endswith("names, answered by this node"), told["verdict"]
+        assert reported["verdict"].endswith("names, answered by this node"), reported["verdict"]
         untracked = any(one["applied"] and "notrack" in one["text"] for one in outcome["decisions"])
         assert untracked is (protocol is Protocol.UDP)
         assert NAMES[0] in dig(named, client, address, "+short", *options)

@@ -232,18 +232,18 @@ def asked(
     place = f"{endpoint_text(address, port)}/{protocol.name}"
     done = world.run(NODE, [*AGENT, "trace", source, "->", place, "-o", "json"], check=False)
     assert done.returncode in (0, 1), done.stderr
-    told = json.loads(done.stdout)
-    assert next(iter(told)) == "verdict"
-    assert done.returncode == (0 if told["arrives"] else 1)
-    met = [met for outcome in told["outcomes"] for met in (outcome, outcome["answer"] or {"decisions": []})]
+    traced = json.loads(done.stdout)
+    assert next(iter(traced)) == "verdict"
+    assert done.returncode == (0 if traced["arrives"] else 1)
+    met = [met for outcome in traced["outcomes"] for met in (outcome, outcome["answer"] or {"decisions": []})]
     certain = all(step["evaluated"] for each in met for step in each["decisions"])
-    assert certain, told
-    silent = any(outcome["end"] in SILENT or goes_unfollowed(outcome) for outcome in told["outcomes"])
+    assert certain, traced
+    silent = any(outcome["end"] in SILENT or goes_unfollowed(outcome) for outcome in traced["outcomes"])
     timeout = SILENCE_SECONDS if silent else PATIENCE_SECONDS
     survey = world[client].ask(
         address, port, protocol, count=CONNECTIONS, timeout=timeout, source_address=source, workers=CONNECTIONS
     )
-    return told, list(survey)
+    return traced, list(survey)
 
 
 def goes_unfollowed(outcome: dict[str, Any]) -> bool:
@@ -251,22 +251,22 @@ def goes_unfollowed(outcome: dict[str, Any]) -> bool:
     return outcome["end"] == "arrives" and not outcome["translated"] and outcome["route"] != "delivered here"
 
 
-def check(world: World, told: dict[str, Any], answers: list[Answer], source: str) -> None:
+def check(world: World, traced: dict[str, Any], answers: list[Answer], source: str) -> None:
     """Every connection ended in one of the ways that were predicted."""
-    outcomes = told["outcomes"]
+    outcomes = traced["outcomes"]
     ends = {outcome["end"] for outcome in outcomes}
     arrived = {
         outcome["destination"]: outcome["sourceRewritten"] for outcome in outcomes if outcome["end"] == "arrives"
     }
     for answer in answers:
         if answer.failure:
-            assert ENDS[answer.failure] & ends or any(map(goes_unfollowed, outcomes)), (answer, told)
+            assert ENDS[answer.failure] & ends or any(map(goes_unfollowed, outcomes)), (answer, traced)
             continue
         place = endpoint_text(answer.local, answer.local_port)
-        assert place in arrived, (answer, told)
-        assert arrived[place] or answer.peer == source, (answer, told)
+        assert place in arrived, (answer, traced)
+        assert arrived[place] or answer.peer == source, (answer, traced)
         rewritten = arrived[place] and source not in world[NODE].addresses
-        assert not rewritten or answer.peer != source, (answer, told)
+        assert not rewritten or answer.peer != source, (answer, traced)
 
 
 @pytest.fixture(scope="module")
@@ -314,7 +314,7 @@ def test_every_connection_ends_as_a_trace_had_said(served: Cluster, seed: int) -
     scene.build()
     try:
         for client, address, port, protocol in scene.questions():
-            told, answers = asked(scene.world, client, address, port, protocol)
-            check(scene.world, told, answers, scene.world[client].address(scene.family))
+            traced, answers = asked(scene.world, client, address, port, protocol)
+            check(scene.world, traced, answers, scene.world[client].address(scene.family))
     finally:
         scene.clear()

@@ -119,26 +119,26 @@ def guarded(name: str, number: int, address: str, cidr: str) -> Service:
 @pytest.mark.parametrize("name", KINDS)
 def test_what_becomes_of_it_is_what_a_trace_says(served: Cluster, name: str) -> None:
     kind, world = KINDS[name], served.world
-    told, answers = asked(world, kind.client, kind.address, kind.port, kind.protocol)
+    traced, answers = asked(world, kind.client, kind.address, kind.port, kind.protocol)
     family = family_of(kind.address)
     places = {endpoint_text(world[pod].address(family), TARGET_PORT) for pod in kind.pods}
-    outcomes = told["outcomes"]
-    assert {one["end"] for one in outcomes} == {kind.end}, told["verdict"]
+    outcomes = traced["outcomes"]
+    assert {one["end"] for one in outcomes} == {kind.end}, traced["verdict"]
     if kind.pods:
         assert {one["destination"] for one in outcomes} == places
         assert {one["sourceRewritten"] for one in outcomes} == {kind.rewritten}
     assert {answer.failure is None for answer in answers} == {bool(kind.pods)}
-    check(world, told, answers, world[kind.client].address(family))
+    check(world, traced, answers, world[kind.client].address(family))
 
 
 @pytest.mark.parametrize("family", [0, 1], ids=["IPv4", "IPv6"])
 def test_affinity_that_was_learned_is_followed(served: Cluster, family: int) -> None:
     world, address = served.world, cluster_ips(AFFINE)[family]
     source = world["caller"].address(family_of(address))
-    told, answers = asked(world, "caller", address, 80, Protocol.TCP)
-    assert len(told["outcomes"]) == 3, "nothing is known of this client yet"
-    check(world, told, answers, source)
-    told, answers = asked(world, "caller", address, 80, Protocol.TCP)
-    (outcome,) = told["outcomes"]
+    traced, answers = asked(world, "caller", address, 80, Protocol.TCP)
+    assert len(traced["outcomes"]) == 3, "nothing is known of this client yet"
+    check(world, traced, answers, source)
+    traced, answers = asked(world, "caller", address, 80, Protocol.TCP)
+    (outcome,) = traced["outcomes"]
     assert {endpoint_text(answer.local, answer.local_port) for answer in answers} == {outcome["destination"]}
-    check(world, told, answers, source)
+    check(world, traced, answers, source)

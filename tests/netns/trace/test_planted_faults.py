@@ -345,8 +345,8 @@ def test_the_first_line_of_a_check_names_what_stops_connections_of_everybody(
 def test_a_rule_that_stops_some_connections_is_a_note(node: Cluster) -> None:
     with by_shell(f"nft '{FIREWALL}'", "nft delete table inet guard")(node):
         assert check_line(node.world) == "healthy"
-        told = json.loads(node.world.run(NODE, [*AGENT, "check", "-o", "json"]).stdout)
-    details = [one["detail"] for one in told["checks"] if one["check"] == "IPv4 connections"]
+        traced = json.loads(node.world.run(NODE, [*AGENT, "check", "-o", "json"]).stdout)
+    details = [one["detail"] for one in traced["checks"] if one["check"] == "IPv4 connections"]
     assert any("inet guard, chain f: tcp dport 8080 drop" in detail for detail in details)
 
 
@@ -359,8 +359,8 @@ def test_a_daemon_that_answers_in_the_place_of_a_service_is_a_note(node: Cluster
         with node.world[NODE].serve(80, Protocol.UDP, addresses=("0.0.0.0",)):
             assert node.world[NODE].ask(WEB, 80).only.name == NODE
             assert check_line(node.world) == "healthy"
-            told = json.loads(node.world.run(NODE, [*AGENT, "check", "-o", "json"]).stdout)
-    details = [one["detail"] for one in told["checks"] if one["check"] == "IPv4 connections"]
+            traced = json.loads(node.world.run(NODE, [*AGENT, "check", "-o", "json"]).stdout)
+    details = [one["detail"] for one in traced["checks"] if one["check"] == "IPv4 connections"]
     assert any(
         f"default/web:http is not used, because the packet is not tracked: output: inet guard, chain f: {rule}"
         in detail

@@ -47,7 +47,7 @@ class Scene:
 
 def test_verbs_and_scopes_are_those_of_kube_apiserver() -> None:
     apply = about("PATCH", f"{SERVICES}/a", content_type="application/apply-patch+yaml")
-    told = [
+    reported = [
         about("GET", SERVICES),
         about("HEAD", f"{SERVICES}/a"),
         about("POST", SERVICES),
@@ -55,7 +55,7 @@ def test_verbs_and_scopes_are_those_of_kube_apiserver() -> None:
         about("GET", "api/v1/nodes"),
         about("DELETE", SERVICES),
     ]
-    assert [(one.verb, one.subresource, one.scope) for one in (*told, apply)] == [
+    assert [(one.verb, one.subresource, one.scope) for one in (*reported, apply)] == [
         ("LIST", "", "namespace"),
         ("GET", "", "resource"),
         ("POST", "", "resource"),

@@ -43,7 +43,7 @@ def check(directory: Path, *options: str) -> Result:
     return CliRunner().invoke(main, ["config", "check", "--manifests", str(directory), "--node-name", "n", *options])
 
 
-def told(directory: Path, text: str, name: str = "a.yaml") -> list[str]:
+def printed(directory: Path, text: str, name: str = "a.yaml") -> list[str]:
     (directory / name).write_text(text)
     result = check(directory)
     assert result.exit_code == 2, result.output
@@ -136,7 +136,7 @@ def test_it_needs_no_root() -> None:
 )
 def test_each_mistake_is_named_with_file_and_line(tmp_path: Path, good: str, bad: str, line: str) -> None:
     assert GOOD.count(good) == 1
-    lines = told(tmp_path, GOOD.replace(good, bad))
+    lines = printed(tmp_path, GOOD.replace(good, bad))
     assert any(found.startswith(line) for found in lines), lines
     assert len(lines) == len(set(lines))
 
@@ -144,7 +144,7 @@ def test_each_mistake_is_named_with_file_and_line(tmp_path: Path, good: str, bad
 def test_json_is_checked_likewise(tmp_path: Path) -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"clusterIP": "10.96.0.999"}}
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [service]}, indent=1)
-    lines = told(tmp_path, text, "a.json")
+    lines = printed(tmp_path, text, "a.json")
     assert any("RefusedByAPI: Service default/web: spec.clusterIPs[0]: Invalid value" in line for line in lines)
     assert any("RefusedByAPI: Service default/web: spec.ports: Required value" in line for line in lines)
 
@@ -155,14 +155,14 @@ def test_two_services_with_one_address_are_told_at_the_loser(tmp_path: Path) -> 
         .replace("web-1", "web2-1")
         .replace("name: web\na", "name: web2\na")
     )
-    (line,) = told(tmp_path, f"{GOOD}---\n{other}")
+    (line,) = printed(tmp_path, f"{GOOD}---\n{other}")
     assert line.startswith(
         "file a.yaml:24: AddressConflict: Service default/web2: ClusterIP 10.96.0.10 port 80/TCP belongs"
     )
 
 
 def test_a_name_that_a_terminal_would_obey_is_escaped(tmp_path: Path) -> None:
-    for line in told(tmp_path, GOOD.replace("name: web\nspec", 'name: "web\\e[2J\\n"\nspec')):
+    for line in printed(tmp_path, GOOD.replace("name: web\nspec", 'name: "web\\e[2J\\n"\nspec')):
         assert line.isprintable()
 
 

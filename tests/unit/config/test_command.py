@@ -151,12 +151,12 @@ def test_check_warns_of_a_service_range_around_the_api_server(tmp_path: Path) ->
 )
 def test_a_proxy_of_the_environment_is_told(environment: dict[str, str], shown: str | None) -> None:
     flags = ("--node-name=n", "--master=https://192.0.2.1:6443")
-    told = f"the API server https://192.0.2.1:6443 is reached through the proxy {shown}"
+    reported = f"the API server https://192.0.2.1:6443 is reached through the proxy {shown}"
     clean = {"HTTPS_PROXY": "", "https_proxy": "", "NO_PROXY": "", "no_proxy": ""}
-    assert (f"# {told}\n" in run("show", *flags, environment=clean | environment).stdout) is (shown is not None)
-    assert (f"{told}\n" in run("check", *flags, environment=clean | environment).stdout) is (shown is not None)
+    assert (f"# {reported}\n" in run("show", *flags, environment=clean | environment).stdout) is (shown is not None)
+    assert (f"{reported}\n" in run("check", *flags, environment=clean | environment).stdout) is (shown is not None)
     document = json.loads(run("show", *flags, "-o", "json", environment=clean | environment).stdout)
-    assert document["remarks"] == ([told] if shown else [])
+    assert document["remarks"] == ([reported] if shown else [])
 
 
 @pytest.mark.parametrize("command", ["check", "show"])

@@ -26,8 +26,8 @@ ctypes.CDLL(None).malloc_stats()
 def arenas(first: str) -> int:
     """As malloc_stats(3) tells them, of a program that begins with this statement."""
     argv = [sys.executable, "-c", PROGRAM.format(first=first)]
-    told = subprocess.run(argv, check=True, capture_output=True, text=True).stderr
-    return told.count("Arena ")
+    reported = subprocess.run(argv, check=True, capture_output=True, text=True).stderr
+    return reported.count("Arena ")
 
 
 def test_threads_share_one_arena() -> None:

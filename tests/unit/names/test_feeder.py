@@ -36,18 +36,18 @@ def test_pods_and_clients_are_told_at_first_and_when_they_change() -> None:
     async def scene() -> None:
         running = Running({"10.0.0.1": ("shop",)})
         running.listed.set()
-        told = Feeder(no_objects(), wall=lambda: SERIAL, namespaces=lambda: ["shop"], pods=running)
-        told.serve(Served(("10.0.0.0/8",)))
-        told.passed(None)
+        reported = Feeder(no_objects(), wall=lambda: SERIAL, namespaces=lambda: ["shop"], pods=running)
+        reported.serve(Served(("10.0.0.0/8",)))
+        reported.passed(None)
         pods = Pods((("10.0.0.1", ("shop",)),), SERIAL)
         first = [Served(("10.0.0.0/8",)), Begin(), Namespaces(("shop",), SERIAL), pods, End(SERIAL)]
-        assert [message async for message in told.everything()] == first
+        assert [message async for message in reported.everything()] == first
         running.pods = {"10.0.0.2": ("shop", "web")}
-        told.pods_changed({"10.0.0.1"})
-        told.pods_changed({"10.0.0.2"})
-        told.serve(Served(("10.0.0.0/8",)))
-        told.serve(Served(("10.0.0.0/16",)))
-        changes = told.changes()
+        reported.pods_changed({"10.0.0.1"})
+        reported.pods_changed({"10.0.0.2"})
+        reported.serve(Served(("10.0.0.0/8",)))
+        reported.serve(Served(("10.0.0.0/16",)))
+        changes = reported.changes()
         assert await anext(changes) == Served(("10.0.0.0/16",))
         message = await anext(changes)
         assert isinstance(message, Pods)
@@ -60,9 +60,9 @@ def test_pods_and_clients_are_told_at_first_and_when_they_change() -> None:
 def test_names_wait_for_pods_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         running = Running({})
-        told = Feeder(no_objects(), wall=lambda: SERIAL, pods=running)
-        told.passed(None)
-        everything = told.everything()
+        reported = Feeder(no_objects(), wall=lambda: SERIAL, pods=running)
+        reported.passed(None)
+        everything = reported.everything()
         first = asyncio.ensure_future(anext(everything))
         for _ in range(10):
             await asyncio.sleep(0)
@@ -71,9 +71,9 @@ def test_names_wait_for_pods_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -
         assert await first == Begin()
 
     async def patience_ends() -> None:
-        told = Feeder(no_objects(), wall=lambda: SERIAL, pods=Running({}))
-        told.passed(None)
-        assert await anext(told.everything()) == Begin()
+        reported = Feeder(no_objects(), wall=lambda: SERIAL, pods=Running({}))
+        reported.passed(None)
+        assert await anext(reported.everything()) == Begin()
 
     asyncio.run(scene())
     monkeypatch.setattr(feeder, "LIST_PATIENCE_SECONDS", 0.01)
@@ -85,19 +85,19 @@ def test_a_full_state_waits_for_namespaces_and_not_for_ever(monkeypatch: pytest.
     known: list[frozenset[str] | None] = [None]
 
     def names() -> Feeder:
-        told = Feeder(no_objects(), wall=lambda: SERIAL, namespaces=lambda: known[0])
-        told.passed(None)
-        return told
+        reported = Feeder(no_objects(), wall=lambda: SERIAL, namespaces=lambda: known[0])
+        reported.passed(None)
+        return reported
 
     async def scene() -> None:
-        told = names()
-        everything = told.everything()
+        reported = names()
+        everything = reported.everything()
         first = asyncio.ensure_future(anext(everything))
         for _ in range(10):
             await asyncio.sleep(0)
         assert not first.done()
         known[0] = frozenset({"empty"})
-        told.namespaces_changed()
+        reported.namespaces_changed()
         assert [await first, await anext(everything)] == [Begin(), Namespaces(("empty",), SERIAL)]
 
     async def patience_ends() -> None:

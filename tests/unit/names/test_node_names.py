@@ -24,7 +24,7 @@ PLACES = (("10.96.0.10", 53),)
 FINE, BROKEN = TableReport(), TableReport(error="no")
 
 
-class Told:
+class RecordingFeeder:
     """Stands for the feeder."""
 
     def __init__(self) -> None:
@@ -35,10 +35,10 @@ class Told:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Told:
-    told = Told()
-    monkeypatch.setattr(cluster_dns, "Feeder", lambda *_, **__: told)
-    return told
+def feeder(monkeypatch: pytest.MonkeyPatch) -> RecordingFeeder:
+    feeder = RecordingFeeder()
+    monkeypatch.setattr(cluster_dns, "Feeder", lambda *_, **__: feeder)
+    return feeder
 
 
 def names(tmp_path: Path, dirty: set[ObjectKey]) -> NodeNames:
@@ -56,44 +56,46 @@ def report(*keys: ObjectKey, ip4: TableReport = FINE, ip6: TableReport = FINE) -
     return PassReport(0.0, 0.0, {Family.IPV4: ip4, Family.IPV6: ip6}, dirty=frozenset(keys))
 
 
-def test_the_first_pass_tells_everything_and_later_ones_what_they_looked_at(told: Told, tmp_path: Path) -> None:
+def test_the_first_pass_tells_everything_and_later_ones_what_they_looked_at(
+    feeder: RecordingFeeder, tmp_path: Path
+) -> None:
     listener = names(tmp_path, set())
     for keys in ((WEB, DB), (WEB,), ()):
         listener.passed(report(*keys))
-    assert told.keys == [None, {WEB}, set()]
+    assert feeder.keys == [None, {WEB}, set()]
 
 
-def test_what_changed_again_during_a_pass_waits_for_the_next(told: Told, tmp_path: Path) -> None:
+def test_what_changed_again_during_a_pass_waits_for_the_next(feeder: RecordingFeeder, tmp_path: Path) -> None:
     dirty = {WEB}
     listener = names(tmp_path, dirty)
     listener.passed(report())
     listener.passed(report(WEB, DB))
     dirty.clear()
     listener.passed(report(WEB))
-    assert told.keys == [None, {DB}, {WEB}]
+    assert feeder.keys == [None, {DB}, {WEB}]
 
 
-def test_a_failed_pass_holds_its_names_back(told: Told, tmp_path: Path) -> None:
+def test_a_failed_pass_holds_its_names_back(feeder: RecordingFeeder, tmp_path: Path) -> None:
     listener = names(tmp_path, set())
     listener.passed(report())
     listener.passed(report(WEB, ip6=BROKEN))
-    assert told.keys == [None]
+    assert feeder.keys == [None]
     listener.passed(report(DB))
-    assert told.keys == [None, {WEB, DB}]
+    assert feeder.keys == [None, {WEB, DB}]
 
 
-def test_one_family_that_keeps_failing_does_not_stop_the_other(told: Told, tmp_path: Path) -> None:
+def test_one_family_that_keeps_failing_does_not_stop_the_other(feeder: RecordingFeeder, tmp_path: Path) -> None:
     listener = names(tmp_path, set())
     listener.passed(report())
     for _ in range(FAILED_PASSES):
         listener.passed(report(WEB, ip6=BROKEN))
-    assert told.keys == [None, {WEB}]
+    assert feeder.keys == [None, {WEB}]
     for _ in range(FAILED_PASSES):
         listener.passed(report(DB, ip4=BROKEN, ip6=BROKEN))
-    assert told.keys == [None, {WEB}]
+    assert feeder.keys == [None, {WEB}]
 
 
-def test_without_names_nothing_is_told_and_nothing_runs(told: Told, tmp_path: Path) -> None:
+def test_without_names_nothing_is_fed_and_nothing_runs(feeder: RecordingFeeder, tmp_path: Path) -> None:
     listener = NodeNames(
         None,
         RecordedObjects(),
@@ -104,11 +106,11 @@ def test_without_names_nothing_is_told_and_nothing_runs(told: Told, tmp_path: Pa
     )
     listener.passed(report(WEB))
     asyncio.run(listener.run())
-    assert told.keys == []
+    assert feeder.keys == []
 
 
 def test_a_former_process_is_asked_again_where_no_file_can_be_opened(
-    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    feeder: RecordingFeeder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent is to serve Services meanwhile, and says once what it cannot do."""
     attempts, reported = [], []
@@ -132,11 +134,11 @@ def test_a_former_process_is_asked_again_where_no_file_can_be_opened(
     asyncio.run(listener.run())
     assert len(attempts) == 3
     assert reported == [["FormerProcess"], ["FormerProcess"], []]
-    assert told.keys == []
+    assert feeder.keys == []
 
 
 def test_queries_are_sent_elsewhere_before_the_process_ends(
-    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    feeder: RecordingFeeder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_dns, "ON_THEIR_WAY_SECONDS", 0.0)
     listener = names(tmp_path, set())
@@ -156,7 +158,7 @@ def test_queries_are_sent_elsewhere_before_the_process_ends(
 
 
 def test_nobody_waits_for_a_pass_that_does_not_come(
-    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    feeder: RecordingFeeder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_dns, "GIVING_BACK_SECONDS", 0.0)
     listener = names(tmp_path, set())
@@ -165,14 +167,14 @@ def test_nobody_waits_for_a_pass_that_does_not_come(
     assert listener.here == NamesHere(former=PLACES)
 
 
-def test_where_no_process_answers_nothing_is_given_back(told: Told, tmp_path: Path) -> None:
+def test_where_no_process_answers_nothing_is_given_back(feeder: RecordingFeeder, tmp_path: Path) -> None:
     listener = names(tmp_path, set())
     listener.here = NamesHere(PLACES)
     asyncio.run(listener.give_back())
     assert listener.here == NamesHere(PLACES)
 
 
-def test_a_resolver_that_does_not_answer_is_a_problem_until_it_does(told: Told, tmp_path: Path) -> None:
+def test_a_resolver_that_does_not_answer_is_a_problem_until_it_does(feeder: RecordingFeeder, tmp_path: Path) -> None:
     said: list[list[tuple[str, str]]] = []
 
     def take(problems: Iterable[Problem]) -> None:

@@ -98,8 +98,8 @@ def test_a_service_without_names_is_left_out_and_a_problem_until_it_changes() ->
         feeder = Feeder(objects, wall=lambda: 7, on_problems=said.append, zones=("cluster.local",))
         objects.services[key] = service()
         feeder.passed(None)
-        told = [message async for message in feeder.everything()]
-        assert any(isinstance(message, Put) for message in told)
+        reported = [message async for message in feeder.everything()]
+        assert any(isinstance(message, Put) for message in reported)
         assert said == []
         changes = feeder.changes()
         objects.services[key] = service("web", "shop.x")

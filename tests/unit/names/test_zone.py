@@ -189,11 +189,11 @@ def test_below_a_chain_a_soa_says_that_its_end_has_nothing(
     """ANY asks for the CNAME alone, and a SOA that was asked for is an answer."""
     answers = answers_of(ServiceNames("shop", "ext", external_name=target), cluster_ip("web", "10.96.0.1"))
     message = ask(answers, "ext.shop.svc.cluster.local.", kind)
-    assert [told(one) for one in message.answer] == answer
-    assert [told(one) for one in message.authority] == authority
+    assert [data_of(one) for one in message.answer] == answer
+    assert [data_of(one) for one in message.authority] == authority
 
 
-def told(rrset: dns.rrset.RRset) -> str:
+def data_of(rrset: dns.rrset.RRset) -> str:
     return "SOA" if rrset.rdtype == dns.rdatatype.SOA else str(rrset[0].to_text())
 
 

@@ -23,7 +23,7 @@ class Systemd:
     def notifier(self, **environment: str) -> SystemdNotifier:
         return SystemdNotifier(self.environment | environment, pid=42, monotonic=lambda: self.now)
 
-    def heard(self) -> list[str]:
+    def received(self) -> list[str]:
         """All datagrams since the last look."""
         texts = []
         while True:
@@ -48,7 +48,7 @@ def test_a_life(systemd: Systemd) -> None:
     notifier.ready("3 services")
     notifier.status("4 services")
     notifier.stopping()
-    assert systemd.heard() == [
+    assert systemd.received() == [
         "STATUS=waiting",
         "READY=1\nSTATUS=3 services",
         "STATUS=4 services",
@@ -60,7 +60,7 @@ def test_the_same_status_is_said_once(systemd: Systemd) -> None:
     notifier = systemd.notifier()
     notifier.ready("3 services")
     notifier.status("3 services")
-    assert len(systemd.heard()) == 1
+    assert len(systemd.received()) == 1
 
 
 def test_a_reload_tells_when_it_began_and_that_it_ended(systemd: Systemd) -> None:
@@ -68,7 +68,7 @@ def test_a_reload_tells_when_it_began_and_that_it_ended(systemd: Systemd) -> Non
     notifier.ready("3 services")
     notifier.reloading()
     notifier.ready("4 services")
-    assert systemd.heard()[1:] == ["RELOADING=1\nMONOTONIC_USEC=100000000", "READY=1\nSTATUS=4 services"]
+    assert systemd.received()[1:] == ["RELOADING=1\nMONOTONIC_USEC=100000000", "READY=1\nSTATUS=4 services"]
 
 
 def test_a_remark_stays_at_the_end_of_the_status_until_it_is_taken_back(systemd: Systemd) -> None:
@@ -79,7 +79,7 @@ def test_a_remark_stays_at_the_end_of_the_status_until_it_is_taken_back(systemd:
     notifier.still_ready()
     notifier.status("4 services")
     notifier.remark("")
-    assert systemd.heard()[2:] == [
+    assert systemd.received()[2:] == [
         "STATUS=3 services; reload failed",
         "READY=1\nSTATUS=3 services; reload failed",
         "STATUS=4 services; reload failed",
@@ -92,7 +92,7 @@ def test_beats_feed_the_watchdog_four_times_in_its_time(systemd: Systemd) -> Non
     for tenth in range(80):
         systemd.now = 100.0 + tenth / 10
         notifier.beat()
-    assert systemd.heard() == ["WATCHDOG=1"] * 4
+    assert systemd.received() == ["WATCHDOG=1"] * 4
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_without_a_watchdog_of_ours_beats_say_nothing(systemd: Systemd, environm
     notifier = systemd.notifier(**environment)
     notifier.beat()
     assert notifier.watchdog_seconds is None
-    assert systemd.heard() == []
+    assert systemd.received() == []
 
 
 def test_without_systemd_nothing_is_said() -> None:
@@ -136,4 +136,4 @@ def test_a_systemd_that_does_not_read_holds_nobody_up_for_long(systemd: Systemd)
         return time.monotonic() - started
 
     once_within(10 * PATIENCE_SECONDS, lose, "seconds for what nobody reads")
-    assert len(systemd.heard()) == fits
+    assert len(systemd.received()) == fits

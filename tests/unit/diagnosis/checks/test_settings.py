@@ -38,8 +38,8 @@ def test_forwarding_is_missed_for_the_families_that_are_programmed() -> None:
     off = RIGHT | {"ipv6/conf/all/forwarding": 0}
     for programmed, result in ((frozenset({Family.IPV4}), Result.NOTE), (frozenset(Family), Result.FAILED)):
         findings = setting_findings(Facts(links=LINKS, settings=off, programmed=programmed))
-        (told,) = (one for one in findings if one.check == "IPv6 forwarding")
-        assert told.result is result
+        (reported,) = (one for one in findings if one.check == "IPv6 forwarding")
+        assert reported.result is result
 
 
 def test_what_is_meant_and_harms_nobody_is_no_failure() -> None:
@@ -97,8 +97,8 @@ def test_a_bridge_may_have_a_setting_of_its_own_and_one_family_may_be_off() -> N
         one for one in setting_findings(Facts(links=(filtered,), settings=off)) if one.check == "bridged packets"
     ]
     without = off | {"ipv6/conf/all/forwarding": 0}
-    told = [one for one in setting_findings(Facts(links=LINKS, settings=without)) if one.check == "bridged packets"]
-    assert [one.cure for one in told] == ["modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1"]
+    reported = [one for one in setting_findings(Facts(links=LINKS, settings=without)) if one.check == "bridged packets"]
+    assert [one.cure for one in reported] == ["modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1"]
 
 
 def test_forwarding_is_nobodys_fault_before_anything_is_programmed() -> None:

@@ -18,13 +18,13 @@ def cases(of: DeployedObjects, row: str) -> list[Case]:
     return [one for one in everything(of) if isinstance(one, Case) and one.row == row]
 
 
-def told(found: list[Case]) -> set[tuple[str, str, str, str]]:
+def in_short(found: list[Case]) -> set[tuple[str, str, str, str]]:
     """Column, source, host, expectation."""
     return {(one.column.value, one.source.pod, one.request.host, str(one.expected)) for one in found}
 
 
 def test_cluster_ips_are_tried_from_every_pod_and_node_to_every_node() -> None:
-    assert told(cases(stage(), "ClusterIP, TCP")) == {
+    assert in_short(cases(stage(), "ClusterIP, TCP")) == {
         ("pod, same node", "client-1", "10.96.0.100", "server-1 answers"),
         ("pod, same node", "client-2", "10.96.0.101", "server-2 answers"),
         ("pod, other node", "client-2", "10.96.0.100", "server-1 answers"),
@@ -39,7 +39,7 @@ def test_cluster_ips_are_tried_from_every_pod_and_node_to_every_node() -> None:
 def test_a_node_port_leads_to_another_node_and_is_tried_from_outside() -> None:
     found = cases(stage(), "node port of n1, UDP")
 
-    assert told(found) == {
+    assert in_short(found) == {
         ("pod, same node", "client-1", "192.0.2.1", "server-2 answers"),
         ("pod, other node", "client-2", "192.0.2.1", "server-2 answers"),
         ("node", "host-1", "192.0.2.1", "server-2 answers"),
@@ -53,7 +53,7 @@ def test_a_node_port_leads_to_another_node_and_is_tried_from_outside() -> None:
 def test_from_outside_the_local_policy_keeps_to_its_node_and_to_the_source() -> None:
     outside = [one for one in cases(stage(), "node port of n2, policy Local") if one.column is Column.OUTSIDE]
 
-    assert told(outside) == {("outside", "", "192.0.2.2", "server-2 answers and sees the client's own address")}
+    assert in_short(outside) == {("outside", "", "192.0.2.2", "server-2 answers and sees the client's own address")}
 
 
 def test_where_the_local_policy_has_no_endpoint_nobody_answers_and_that_is_asked_last() -> None:
@@ -65,7 +65,7 @@ def test_where_the_local_policy_has_no_endpoint_nobody_answers_and_that_is_asked
 
 
 def test_a_pod_reaches_itself_and_the_internal_policy_keeps_to_the_node() -> None:
-    assert told(cases(stage(), "ClusterIP, a pod to itself")) == {
+    assert in_short(cases(stage(), "ClusterIP, a pod to itself")) == {
         ("pod, same node", "server-1", "10.96.0.100", "server-1 answers"),
         ("pod, same node", "server-2", "10.96.0.101", "server-2 answers"),
     }

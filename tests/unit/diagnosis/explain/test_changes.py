@@ -26,9 +26,9 @@ def test_the_same_is_no_change() -> None:
 
 def test_what_comes_and_goes_is_told_by_its_places() -> None:
     lines = ("ClusterIP IPv4 10.96.0.10:80/TCP: 1 endpoint", "NodePort IPv4 *:30080/TCP: 1 endpoint")
-    told = states(web(), HERE)
-    assert changes_between({}, told) == (ServiceChange("+", "default/web", ("+ " + lines[1], "+ " + lines[0])),)
-    assert changes_between(told, {}) == (ServiceChange("-", "default/web", ("- " + lines[1], "- " + lines[0])),)
+    reported = states(web(), HERE)
+    assert changes_between({}, reported) == (ServiceChange("+", "default/web", ("+ " + lines[1], "+ " + lines[0])),)
+    assert changes_between(reported, {}) == (ServiceChange("-", "default/web", ("- " + lines[1], "- " + lines[0])),)
 
 
 def test_endpoints_that_change_are_named() -> None:

@@ -195,9 +195,9 @@ def test_a_fault_is_named_in_the_first_line(fault: str) -> None:
     objects, severity, what, because, do = FAULTS[fault]
     found = explained(*objects)
     assert found.verdict.startswith(f"{severity}: ")
-    told, _, rest = found.verdict.partition(", because ")
+    reported, _, rest = found.verdict.partition(", because ")
     why, _, cure = rest.partition("; ")
-    assert what in told
+    assert what in reported
     assert because in why
     assert do in cure
     assert not found.healthy
@@ -380,9 +380,9 @@ def test_a_service_that_there_is_not_has_neighbours() -> None:
     ids=["space", "capital", "underscore", "dash", "sign", "long"],
 )
 def test_a_name_that_no_service_can_have_is_told_as_such(name: str) -> None:
-    told = explain_missing(ObjectKey("default", name), [ObjectKey("default", "web")], ()).verdict
-    assert "because no Service can have that name: small letters, digits, dashes and dots" in told
-    assert "; write the name as kubectl get services --all-namespaces shows it" in told
+    reported = explain_missing(ObjectKey("default", name), [ObjectKey("default", "web")], ()).verdict
+    assert "because no Service can have that name: small letters, digits, dashes and dots" in reported
+    assert "; write the name as kubectl get services --all-namespaces shows it" in reported
     assert "can have that name" not in explain_missing(ObjectKey("default", "web-1.x"), [], ()).verdict
 
 

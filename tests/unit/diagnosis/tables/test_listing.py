@@ -123,9 +123,9 @@ def test_what_changes_between_two_readings_is_not_compared() -> None:
     after = {"backends": {b"stays": b"1", b"moves": b"2", b"comes": b"1", b"wrong": b"1"}}
     other = {"backends": {b"stays": b"1", b"moves": b"2", b"goes": b"1", b"comes": b"1", b"wrong": b"2", b"more": b"1"}}
 
-    own, told = unchanged(before, other, after)
+    own, reported = unchanged(before, other, after)
 
     assert own == {"backends": {b"stays": b"1", b"wrong": b"1"}}
-    assert differences(own, told) == [
+    assert differences(own, reported) == [
         "backends: 0 elements only nodeagent finds, 1 only nftables, 1 differ in value",
     ]

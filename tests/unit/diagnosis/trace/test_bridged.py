@@ -25,8 +25,8 @@ def test_rules_see_no_input_interface_in_postrouting_where_a_bridge_carries_the_
     earlier = hooked([asks, {"drop": None}])
 
     assert report(node_with(frontend(Route(PODS[:1])), others=(earlier,)), routes=Routes(way_between=between)).arrives
-    told = report(node_with(frontend(Route(PODS[:1])), others=(late,)), routes=Routes(way_between=between))
-    assert told.arrives is arrives
+    reported = report(node_with(frontend(Route(PODS[:1])), others=(late,)), routes=Routes(way_between=between))
+    assert reported.arrives is arrives
 
 
 @pytest.mark.parametrize(

@@ -24,5 +24,5 @@ from .test_report import PODS, frontend, node_with, report
 def test_a_firewall_that_has_a_command_is_opened_by_it(chain: str, hook: str, cure: str) -> None:
     base = {"name": "F", "hook": hook, "prio": 0, "type": "filter", "policy": "drop"}
     guard = read_table("ip filter", [{"chain": base}, {"chain": {"name": chain}}], {}, {})
-    told = report(node_with(frontend(Route(PODS[:1])), others=(guard,))).verdict
-    assert told.endswith(f"because {hook}: ip filter, chain F: the policy of the chain; {cure}")
+    reported = report(node_with(frontend(Route(PODS[:1])), others=(guard,))).verdict
+    assert reported.endswith(f"because {hook}: ip filter, chain F: the policy of the chain; {cure}")

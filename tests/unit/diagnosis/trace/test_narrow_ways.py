@@ -12,11 +12,12 @@ CLIENT = "203.0.113.9"
 def test_long_packets_vanish_where_nobody_may_say_that_they_are_too_long() -> None:
     silent = hooked([match(meta("l4proto"), "icmp"), DROP], hook="output")
     node, narrow = node_with(frontend(Route(PODS[:1])), others=(silent,)), Routes(widths={"eth0": 1400})
-    told = report(node, CLIENT, routes=narrow).verdict
-    assert told.startswith("arrives: ")
+    reported = report(node, CLIENT, routes=narrow).verdict
+    assert reported.startswith("arrives: ")
     says = "packets of 10.244.1.10 above 1400 bytes are lost: eth0 takes no longer ones (cni0: 1500)"
     assert (
-        f"; as far as is known: {says}, and the ICMP error about it is stopped: output: inet guard, chain f: " in told
+        f"; as far as is known: {says}, and the ICMP error about it is stopped: output: inet guard, chain f: "
+        in reported
     )
     for unharmed in (
         report(node, CLIENT),

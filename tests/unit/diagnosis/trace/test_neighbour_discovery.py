@@ -33,9 +33,9 @@ def closed(name: str, *rules: list[Any], chains: tuple[str, ...] = ()) -> OtherT
 def verdict(table: OtherTable, between: Between = Between.FILTERED, source: str = POD, to: str = OTHER) -> str:
     node, routes = Node(None, (table,)), Routes(way_between=between)
     asked = Question(source, to, 8080, Protocol.TCP)
-    told = Report(asked, node, journeys(asked, node, routes)).verdict
-    assert told.startswith("arrives: ")
-    return told.partition("; as far as is known: ")[2]
+    reported = Report(asked, node, journeys(asked, node, routes)).verdict
+    assert reported.startswith("arrives: ")
+    return reported.partition("; as far as is known: ")[2]
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def verdict(table: OtherTable, between: Between = Between.FILTERED, source: str 
     ],
 )
 def test_a_firewall_that_stops_it_is_named_and_how_to_open_it(table: OtherTable, cure: str) -> None:
-    told = verdict(table)
-    assert told.startswith(f"{OTHER} does not find {POD} behind the bridge cni0, ")
-    assert f"forward: {table.name}, chain f: the policy of the chain: {cure}" in told
+    reported = verdict(table)
+    assert reported.startswith(f"{OTHER} does not find {POD} behind the bridge cni0, ")
+    assert f"forward: {table.name}, chain f: the policy of the chain: {cure}" in reported
 
 
 @pytest.mark.parametrize(

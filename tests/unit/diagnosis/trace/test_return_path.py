@@ -33,7 +33,7 @@ def zoned(number: int, *conditions: Any, direction: str = "") -> Sequence[Any]:
     return (*conditions, {"mangle": {"key": {"ct": key}, "value": number}})
 
 
-def told(
+def reported(
     *others: OtherTable, source: str = CLIENT, endpoints: Sequence[Backend] = PODS[:1], routes: Routes | None = None
 ) -> Report:
     return report(node_with(frontend(Endpoints(tuple(endpoints))), others=others), source, routes=routes or Routes())
@@ -59,7 +59,7 @@ STATELESS = [
 
 @pytest.mark.parametrize("rules", STATELESS)
 def test_an_answer_that_a_rule_stops(rules: OtherTable) -> None:
-    found = told(rules)
+    found = reported(rules)
     assert found.verdict.startswith(
         f"one way: {CLIENT} -> 10.96.0.10:80/TCP, because the answer of {POD}:8080 is stopped: "
     )
@@ -80,11 +80,11 @@ LET_THROUGH = [
 
 @pytest.mark.parametrize("rules", LET_THROUGH)
 def test_an_answer_that_comes_through(rules: OtherTable) -> None:
-    assert told(rules).arrives
+    assert reported(rules).arrives
 
 
 def test_a_rule_that_cannot_be_evaluated_leaves_it_open() -> None:
-    found = told(chain((match(payload("tcp", "dport"), 8080), ACCEPT), from_pod(LIMIT, ACCEPT), policy="drop"))
+    found = reported(chain((match(payload("tcp", "dport"), 8080), ACCEPT), from_pod(LIMIT, ACCEPT), policy="drop"))
     assert found.arrives
     document = found.document()["outcomes"][0]["answer"]
     assert document["end"] == "unclear"
@@ -92,13 +92,13 @@ def test_a_rule_that_cannot_be_evaluated_leaves_it_open() -> None:
 
 
 def test_a_rule_that_may_stop_it_is_named_behind_the_verdict() -> None:
-    found = told(chain(from_pod(LIMIT, DROP)))
+    found = reported(chain(from_pod(LIMIT, DROP)))
     assert found.arrives
     assert (
         "; as far as is known: forward: inet guard, chain f: the first rule (cannot be evaluated: limit)"
         in found.verdict
     )
-    assert "as far as is known" not in told(chain(from_pod(LIMIT, ACCEPT))).verdict
+    assert "as far as is known" not in reported(chain(from_pod(LIMIT, ACCEPT))).verdict
 
 
 def raw(*rules: Sequence[Any], hook: str = "prerouting", prio: int = -300) -> OtherTable:
@@ -125,13 +125,13 @@ ZONES = [
 
 @pytest.mark.parametrize(("rules", "arrives"), ZONES)
 def test_an_answer_is_translated_back_in_the_zone_of_its_connection(rules: OtherTable, arrives: bool) -> None:
-    found = told(rules)
+    found = reported(rules)
     assert found.arrives is arrives
     assert ("is not translated back: it is in zone " in found.verdict) is not arrives
 
 
 def test_an_answer_that_is_not_tracked() -> None:
-    found = told(raw((ANSWERED, {"notrack": None})))
+    found = reported(raw((ANSWERED, {"notrack": None})))
     assert (
         f"the answer of {POD}:8080 is not translated back, because it is not tracked: prerouting: inet guard"
         in found.verdict
@@ -149,9 +149,9 @@ class OneWay(Routes):
 
 @pytest.mark.parametrize(("endpoint", "source"), [(PODS[0], CLIENT), (HERE, OUTSIDE)])
 def test_an_answer_without_a_way(endpoint: Backend, source: str) -> None:
-    found = told(endpoints=[endpoint], source=source, routes=OneWay())
+    found = reported(endpoints=[endpoint], source=source, routes=OneWay())
     assert f"does not come back: to {source}: forwarding is off on cni0; turn it on" in found.verdict
-    assert told(endpoints=[endpoint], source=source).arrives
+    assert reported(endpoints=[endpoint], source=source).arrives
 
 
 BY_SERVER = match(payload("tcp", "sport"), HERE.port)
@@ -172,11 +172,11 @@ def test_the_answer_to_what_was_rewritten_and_to_the_node_itself() -> None:
     far = match(payload("ip", "saddr"), FAR[0].address)
     early = raw((far, match(payload("ip", "daddr"), OUTSIDE), DROP), prio=-150)
     late = raw((far, match(payload("ip", "daddr"), OUTSIDE), DROP), prio=-50)
-    assert told(early, source=OUTSIDE, endpoints=FAR, routes=Sourced()).arrives
-    assert not told(late, source=OUTSIDE, endpoints=FAR, routes=Sourced()).arrives
+    assert reported(early, source=OUTSIDE, endpoints=FAR, routes=Sourced()).arrives
+    assert not reported(late, source=OUTSIDE, endpoints=FAR, routes=Sourced()).arrives
     node = next(iter(NODE.values()))
-    assert told(chain((far, DROP)), source=node, endpoints=FAR).arrives
-    assert not told(chain((far, DROP), hook="input"), source=node, endpoints=FAR).arrives
+    assert reported(chain((far, DROP)), source=node, endpoints=FAR).arrives
+    assert not reported(chain((far, DROP), hook="input"), source=node, endpoints=FAR).arrives
 
 
 @pytest.mark.parametrize(
@@ -190,14 +190,14 @@ def test_at_the_end_of_its_last_hook_an_answer_is_the_services(
     by_server = match(payload("tcp", "sport"), endpoints[0].port)
     for rule, before, behind in ((by_server, False, True), (BY_SERVICE, True, False)):
         for priority, arrives in ((100, before), (101, behind)):
-            found = told(chain((rule, DROP), hook=hook, prio=priority), source=source, endpoints=endpoints)
+            found = reported(chain((rule, DROP), hook=hook, prio=priority), source=source, endpoints=endpoints)
             assert found.arrives is arrives, (priority, found.verdict)
 
 
 def test_what_a_server_of_this_node_answers_leaves_by_output() -> None:
     sent = chain((match(payload("tcp", "sport"), HERE.port), DROP), hook="output")
-    assert "is stopped: output: inet guard" in told(sent, source=OUTSIDE, endpoints=[HERE]).verdict
-    assert told(chain((match(payload("tcp", "sport"), HERE.port), DROP)), source=OUTSIDE, endpoints=[HERE]).arrives
+    assert "is stopped: output: inet guard" in reported(sent, source=OUTSIDE, endpoints=[HERE]).verdict
+    assert reported(chain((match(payload("tcp", "sport"), HERE.port), DROP)), source=OUTSIDE, endpoints=[HERE]).arrives
 
 
 BETWEEN_TWO_OF_THE_NODE = [
@@ -221,7 +221,7 @@ BETWEEN_TWO_OF_THE_NODE = [
 
 @pytest.mark.parametrize(("rules", "why"), BETWEEN_TWO_OF_THE_NODE)
 def test_between_two_programs_of_the_node_an_answer_leaves_and_comes_in(rules: OtherTable, why: str) -> None:
-    found = told(rules, source=next(iter(NODE.values())), endpoints=[HERE], routes=Sourced())
+    found = reported(rules, source=next(iter(NODE.values())), endpoints=[HERE], routes=Sourced())
     assert found.arrives is not bool(why), found.verdict
     assert why in found.verdict
 

@@ -127,7 +127,7 @@ def test_an_endless_stream_ends_with_the_question() -> None:
     play(Script(one=behaviour), scenario)
 
 
-def kept(*answer: str, asked: dns.message.Message | None = None, **parts: Any) -> list[str]:
+def kept_records(*answer: str, asked: dns.message.Message | None = None, **parts: Any) -> list[str]:
     """Owners and types of what is kept of an answer to www.example.com A."""
     client = asked or query()
     reply = read_reply(response(client, answer, **parts).to_wire(), client.id, client.to_wire()[12:][:21])
@@ -224,12 +224,12 @@ def kept(*answer: str, asked: dns.message.Message | None = None, **parts: Any) -
 def test_records_that_do_not_belong_to_the_question_are_left_out(
     answer: list[str], parts: dict[str, Any], expected: list[str]
 ) -> None:
-    assert kept(*answer, **parts) == expected
+    assert kept_records(*answer, **parts) == expected
 
 
 def test_proofs_are_kept_for_who_checks_them() -> None:
     asked = query(use_edns=0, want_dnssec=True)
-    assert kept(WWW, asked=asked, authority=["a.example.com. 300 IN NSEC b.example.com. A"]) == [
+    assert kept_records(WWW, asked=asked, authority=["a.example.com. 300 IN NSEC b.example.com. A"]) == [
         "www.example.com. A",
         "a.example.com. NSEC",
     ]

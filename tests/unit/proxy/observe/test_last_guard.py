@@ -21,9 +21,10 @@ def test_a_failing_observer_is_told_once_and_the_others_hear(caplog: pytest.LogC
         guard.call(fails, number, KEYS)
         guard.call(heard.append, number, KEYS)
     assert heard == [0, 1, 2]
-    (told,) = caplog.records
-    assert told.levelno == logging.ERROR
+    (reported,) = caplog.records
+    assert reported.levelno == logging.ERROR
     assert (
-        "fails failed over default/s0, default/s1, default/s2, default/s3, default/s4 and 2 more" in told.getMessage()
+        "fails failed over default/s0, default/s1, default/s2, default/s3, default/s4 and 2 more"
+        in reported.getMessage()
     )
-    assert told.exc_info is not None
+    assert reported.exc_info is not None

@@ -94,5 +94,5 @@ def test_details_are_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
     log = PassLog(Clock().later)
     for _ in range(3):
         log.passed(a_pass(1))
-    told = [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]
-    assert told == ["pass done full=no elements=1 ms=1.0 services=3 tables=IPv4:ok"] * 3
+    reported = [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]
+    assert reported == ["pass done full=no elements=1 ms=1.0 services=3 tables=IPv4:ok"] * 3

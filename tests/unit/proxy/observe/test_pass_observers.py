@@ -14,7 +14,7 @@ FAILS = PassReport(0.0, 0.1, {Family.IPV4: TableReport(error="busy")}, services=
 
 
 @dataclass
-class Told:
+class RecordingObserver:
     """A listener, a reader of the status and a board, with what they received in one list."""
 
     log: list[str] = field(default_factory=list)
@@ -43,10 +43,10 @@ class Clumsy:
 
 
 def test_ready_is_said_once_after_the_first_pass_that_programmed_a_family() -> None:
-    told = Told()
+    observer = RecordingObserver()
     for report in (FAILS, WORKS, WORKS):
-        told.observers.passed(report)
-    assert told.log == [
+        observer.observers.passed(report)
+    assert observer.log == [
         "passed",
         "1 service, 0 endpoints on node-a (nothing programmed); programming IPv4 fails, retrying",
         "passed",
@@ -57,12 +57,12 @@ def test_ready_is_said_once_after_the_first_pass_that_programmed_a_family() -> N
 
 
 def test_problems_change_the_line_without_a_pass_once_it_is_ready() -> None:
-    told = Told()
-    told.board.replace("sources", [Problem("file a.yaml:1", "Unreadable", "is not YAML")])
-    assert told.log == [], "no part has received a pass yet"
-    told.observers.passed(WORKS)
-    told.board.replace("sources", [])
-    assert told.log[1:] == [
+    observer = RecordingObserver()
+    observer.board.replace("sources", [Problem("file a.yaml:1", "Unreadable", "is not YAML")])
+    assert observer.log == [], "no part has received a pass yet"
+    observer.observers.passed(WORKS)
+    observer.board.replace("sources", [])
+    assert observer.log[1:] == [
         "ready 1 service, 0 endpoints on node-a (IPv4); 1 problem",
         "1 service, 0 endpoints on node-a (IPv4)",
     ]

@@ -51,22 +51,22 @@ def test_one_question_tells_that_there_is_none() -> None:
 
 def test_a_headless_service_comes_with_its_slices() -> None:
     server = Server(service("db", "None"))
-    told = found(server)
-    assert told.service is not None
-    assert told.service.spec.cluster_ip == "None"
+    reported = found(server)
+    assert reported.service is not None
+    assert reported.service.spec.cluster_ip == "None"
     assert len(server.asked) == 2
 
 
 def test_a_server_that_fails_is_named() -> None:
-    told = found(Server(error=ServerFailedError(500, "out of order")))
-    assert told.service is None
-    assert "out of order" in told.silence
+    reported = found(Server(error=ServerFailedError(500, "out of order")))
+    assert reported.service is None
+    assert "out of order" in reported.silence
 
 
 def test_a_directory_is_read(tmp_path: Path) -> None:
     (tmp_path / "db.yaml").write_text(json.dumps({"apiVersion": "v1", "kind": "Service", **service("db", "None")}))
-    told = read_manifests(tmp_path, "node-a", DB)
-    assert told.service is not None
+    reported = read_manifests(tmp_path, "node-a", DB)
+    assert reported.service is not None
     assert read_manifests(tmp_path, "node-a", ObjectKey("default", "dc")) == UnwatchedService()
     assert "no-such" in read_manifests(tmp_path / "no-such", "node-a", DB).silence
 

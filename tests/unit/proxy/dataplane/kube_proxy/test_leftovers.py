@@ -42,9 +42,9 @@ def test_a_dry_run_tells_and_leaves_everything() -> None:
 
 def test_a_run_removes_what_a_dry_run_told_and_a_second_one_nothing() -> None:
     shelves = [Shelf("a", ("one", "two")), Shelf("c", ("three",))]
-    told = sweep(shelves, dry_run=True).leftovers
+    reported = sweep(shelves, dry_run=True).leftovers
 
-    assert sweep(shelves, dry_run=False).leftovers == told
+    assert sweep(shelves, dry_run=False).leftovers == reported
     assert sweep(shelves, dry_run=False).leftovers == ()
 
 

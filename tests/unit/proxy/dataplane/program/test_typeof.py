@@ -28,11 +28,11 @@ def concatenation(*fields: str) -> str:
 @pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 @pytest.mark.parametrize("name", [schema.BACKENDS, schema.NODEPORT_BACKENDS])
 def test_a_map_with_slots_has_the_type_that_nft_gives_it(family: Family, name: str) -> None:
-    told = read_user_data(set_user_data(SPECS[name], family))
+    reported = read_user_data(set_user_data(SPECS[name], family))
 
     frontend = (ADDRESS[family], PROTOCOL, DPORT) if name == schema.BACKENDS else (PROTOCOL, DPORT)
-    assert told[NFTNL_UDATA_SET_KEY_TYPEOF].hex() == concatenation(*frontend, SLOT)
-    assert told[NFTNL_UDATA_SET_DATA_TYPEOF].hex() == concatenation(ADDRESS[family], DPORT)
+    assert reported[NFTNL_UDATA_SET_KEY_TYPEOF].hex() == concatenation(*frontend, SLOT)
+    assert reported[NFTNL_UDATA_SET_DATA_TYPEOF].hex() == concatenation(ADDRESS[family], DPORT)
 
 
 @pytest.mark.parametrize("family", Family, ids=lambda family: family.value)

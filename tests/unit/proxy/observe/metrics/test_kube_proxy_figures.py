@@ -273,7 +273,7 @@ ALWAYS = {
 
 def test_every_name_is_there_from_the_start_with_its_kind(world: Surroundings) -> None:
     lines = Exposition().text(world.figures().instruments()).decode().splitlines()
-    told = dict(
+    reported = dict(
         line.removeprefix("# TYPE kubeproxy_").split() for line in lines if line.startswith("# TYPE kubeproxy_")
     )
-    assert told == ALWAYS
+    assert reported == ALWAYS

@@ -30,7 +30,7 @@ def service(extra: str = "type: ClusterIP", port: str = "protocol: TCP") -> str:
     return SERVICE.replace("EXTRA", extra).replace("PORT", port)
 
 
-def told(manifest: Manifest) -> list[tuple[int, str, str]]:
+def advice_of(manifest: Manifest) -> list[tuple[int, str, str]]:
     assert not manifest.faults
     return [(advice.line, advice.reason, advice.detail) for advice in manifest.advice]
 
@@ -78,13 +78,13 @@ def told(manifest: Manifest) -> list[tuple[int, str, str]]:
 )
 def test_what_the_decoder_would_not_notice(text: str, line: int, reason: str, detail: str) -> None:
     manifest = parse_manifest("a.yaml", text.encode())
-    assert told(manifest) == [(line, reason, f"Service shop/web: {detail}")]
+    assert advice_of(manifest) == [(line, reason, f"Service shop/web: {detail}")]
     assert len(manifest.objects) == 1, "reported, and in effect as far as it goes"
 
 
 def test_nothing_is_told_of_a_good_object() -> None:
-    assert told(parse_manifest("a.yaml", service().encode())) == []
-    assert told(parse_manifest("a.yaml", service(extra='sessionAffinity: ""').encode())) == [], "empty is absent"
+    assert advice_of(parse_manifest("a.yaml", service().encode())) == []
+    assert advice_of(parse_manifest("a.yaml", service(extra='sessionAffinity: ""').encode())) == [], "empty is absent"
 
 
 def test_json_has_lines_too() -> None:
@@ -102,7 +102,7 @@ def test_json_has_lines_too() -> None:
     }
     text = json.dumps(document, indent=1)
     line = next(number for number, line in enumerate(text.splitlines(), 1) if "nodeport" in line)
-    ((found, reason, detail),) = told(parse_manifest("a.json", text.encode()))
+    ((found, reason, detail),) = advice_of(parse_manifest("a.json", text.encode()))
     assert (found, reason) == (line, "UnknownField")
     assert detail.startswith("Service shop/web: spec.ports[0].nodeport")
 
@@ -126,7 +126,7 @@ def test_json_has_lines_too() -> None:
 )
 def test_kinds_that_nobody_has(version: str, kind: str, detail: str) -> None:
     text = f"# first\napiVersion: {version}\nkind: {kind}\nmetadata: {{name: x}}\n"
-    assert told(parse_manifest("a.yaml", text.encode())) == [(2, "UnknownKind", detail)]
+    assert advice_of(parse_manifest("a.yaml", text.encode())) == [(2, "UnknownKind", detail)]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_kinds_that_nobody_has(version: str, kind: str, detail: str) -> None:
 )
 def test_kinds_of_others_are_nothing_to_tell_of(version: str, kind: str) -> None:
     manifest = parse_manifest("a.yaml", f"apiVersion: {version}\nkind: {kind}\n".encode())
-    assert told(manifest) == []
+    assert advice_of(manifest) == []
     assert manifest.ignored == ((f"{version} {kind}", 1),)
 
 
