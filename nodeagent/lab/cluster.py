@@ -18,7 +18,6 @@ from nodeagent.lab import lab_objects, lab_plan
 from nodeagent.lab.api import Access, Api, Document, anonymous
 from nodeagent.lab.control_plane import API_ANSWER, CERTIFIED_NAME, ControlPlane, answers
 from nodeagent.lab.directory import LabDirectory
-from nodeagent.lab.net import bridge_wiring
 from nodeagent.lab.net.fork_server import ForkServer
 from nodeagent.lab.net.member import Serving
 from nodeagent.lab.net.namespace_process import AgentProcess, Launcher
@@ -65,7 +64,7 @@ class LiveCluster:
         launcher = None if fork_server is None else WarmLauncher(fork_server)
         self._pod_bridge = POD_BRIDGE if has_br_netfilter() else NO_BRIDGE
         topology = lab_plan.plan(settings, self._pod_bridge)
-        self.world = World(topology, bridge_wiring, fork_server=fork_server, launcher=launcher)
+        self.world = World(topology, fork_server=fork_server, launcher=launcher)
         self.nodes = {node.name: (number, node) for number, node in enumerate(self.world.topology.nodes, 1)}
         self.pods: dict[str, tuple[Pod, str]] = {}
         self.agents: dict[str, AgentProcess] = {}

@@ -26,10 +26,10 @@ import dns.message
 
 from nodeagent.lab.api import Access
 from nodeagent.lab.net.network_namespaces import LabError, enter, inside
-from nodeagent.lab.net.world import World
 from nodeagent.proxy.source.client.tls import TlsContexts
 from tests.harness.api_cluster import ApiCluster, controlled_topology
 from tests.harness.cluster import NODE
+from tests.harness.worlds.world import World
 
 SERVER = "169.254.20.10"
 NAME = "fresh.default.svc.cluster.local."

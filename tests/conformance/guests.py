@@ -11,9 +11,9 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from nodeagent.lab.net.actor import Actor
 from nodeagent.lab.net.fork_server import Fork, ForkServer
 from nodeagent.lab.net.network_namespaces import CLONE_NEWNET, DIRECTORY
+from tests.harness.worlds.sctp_actor import SctpActor
 
 
 class GuestForks(ForkServer):
@@ -31,7 +31,7 @@ def stay(namespace: str, descriptor: int) -> None:
     channel = socket.socket(fileno=descriptor)
     try:
         enter(DIRECTORY / namespace)
-        Actor(channel).run()
+        SctpActor(channel).run()
     finally:
         os._exit(0)
 

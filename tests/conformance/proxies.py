@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import yaml
 
-from nodeagent.lab.net.topology import POD_CIDRS
 from tests.harness.kubernetes.cluster import Cluster
 from tests.harness.kubernetes.images import COREDNS
 from tests.harness.kubernetes.node import CLUSTER_DNS, Node
 from tests.harness.kubernetes.release import ROOT, Release
+from tests.harness.worlds.topology import POD_CIDRS
 
 DEPLOY = ROOT / "deploy"
 NAMESPACE = "kube-system"

@@ -15,7 +15,6 @@ import yaml
 
 from nodeagent import __version__
 from nodeagent.lab.net.member import Member
-from nodeagent.lab.net.topology import POD_CIDRS
 from nodeagent.model.addresses import Protocol
 from nodeagent.proxy.dataplane.program.schema import SCHEMA
 from tests.conformance import other_release
@@ -25,6 +24,7 @@ from tests.harness.kubernetes import images
 from tests.harness.kubernetes.cluster import CONTROL, Cluster
 from tests.harness.kubernetes.node import PAUSE, SOCKET, Node
 from tests.harness.kubernetes.release import ROOT, Release
+from tests.harness.worlds.topology import POD_CIDRS
 
 IMAGE = ROOT / "dist" / f"nodeagent-{__version__}-amd64.tar"
 pytestmark = [

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from nodeagent.lab.net.network_namespaces import inside
-from nodeagent.lab.net.world import World
 from tests.harness.api_cluster import CONTROL, PODS, ApiCluster, Tenant, controlled_topology
 from tests.harness.cluster import NODE, UNTHROTTLED
 from tests.harness.effort import STORAGES
 from tests.harness.etcd import EtcdCluster
 from tests.harness.etcd_hosts import Host
 from tests.harness.warm_start import WarmLauncher
+from tests.harness.worlds.world import World
 
 TOOLS = Path(__file__).parents[2] / ".tools"
 KUBECTLS = {

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodeagent.lab.net.world import World
 from tests.harness.api_cluster import (
     CONTROL,
     CONTROL_ADDRESSES,
@@ -19,6 +18,7 @@ from tests.harness.api_cluster import (
 )
 from tests.harness.cluster import NODE, UNTHROTTLED
 from tests.harness.warm_start import WarmLauncher
+from tests.harness.worlds.world import World
 
 NEIGHBOUR = PORT + 1
 """A port of the API server's host that is not the API server's: it shows that capturing works there."""

@@ -23,13 +23,13 @@ from nodeagent.diagnosis.trace.looking import read_node
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.lab.net.actor_messages import Answer, Failure
 from nodeagent.lab.net.network_namespaces import inside
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from tests.harness.lost_packets import PATIENT
 from tests.harness.plain_api_server import plain_api_server
 from tests.harness.stopwatch import once_within
 from tests.harness.warm_start import AGENT, WarmLauncher
+from tests.harness.worlds.world import World
 
 pytestmark = pytest.mark.kernel
 

@@ -8,14 +8,15 @@ from typing import Any
 from nodeagent.lab.api import Document
 from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.network_namespaces import LabError
-from nodeagent.lab.net.topology import SERVICE_CIDRS, Outside, Pod, Topology, standard_topology
-from nodeagent.lab.net.world import World
+from nodeagent.lab.net.topology import Outside, Pod, Topology
 from nodeagent.model.addresses import Protocol
 from tests.harness.api_client import ApiClient
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS
 from tests.harness.lost_packets import PATIENT
 from tests.harness.stopwatch import Change
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.topology import SERVICE_CIDRS, standard_topology
+from tests.harness.worlds.world import World
 
 CONTROL = "control"
 CONTROL_ADDRESSES = ("192.0.2.10", "2001:db8:c::10")

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from pyroute2 import IPRoute
 
 from nodeagent.lab.net.network_namespaces import inside
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import family_of
+from tests.harness.worlds.world import World
 
 IFA_F_NODAD = 0x02
 PATIENCE_SECONDS = 60.0

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from nodeagent.lab.net.world import World
+from tests.harness.worlds.world import World
 
 PATIENT = 10.0
 """Seconds for one connection. A lost SYN is resent after one second (net/ipv4/tcp_input.c), so that it is seen here

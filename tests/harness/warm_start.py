@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from nodeagent.lab.net import warm_launcher
 from nodeagent.lab.net.fork_server import Fork
-from nodeagent.lab.net.member import ACTOR
 from nodeagent.lab.net.warm_launcher import modules_of
 from tests.harness import busy_start
+from tests.harness.worlds.sctp_actor import ACTOR
 
 AGENT = warm_launcher.NODEAGENT
 COMMANDS = ("run", "show", "trace", "check", "cleanup", "config", "apiserver", "lab")

@@ -8,11 +8,12 @@ from zlib import crc32
 
 import pytest
 
-from nodeagent.lab.net.topology import POD_BRIDGE, standard_topology
-from nodeagent.lab.net.world import World
+from nodeagent.lab.net.topology import POD_BRIDGE
 from tests.harness.cluster import Cluster
 from tests.harness.effort import SEED
 from tests.harness.warm_start import WarmLauncher
+from tests.harness.worlds.topology import standard_topology
+from tests.harness.worlds.world import World
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from nodeagent.lab.net.topology import POD_CIDRS, SERVICE_CIDRS
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family
 from tests.harness.cluster import NODE, TARGET_PORT, cluster_ips
+from tests.harness.worlds.topology import POD_CIDRS, SERVICE_CIDRS
+from tests.harness.worlds.world import World
 
 CLUSTER_IPS = cluster_ips(10)
 EXTERNAL_IPS = ("198.51.100.10", "2001:db8:100::10")

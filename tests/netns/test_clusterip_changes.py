@@ -9,14 +9,14 @@ import pytest
 from nodeagent.lab.net.actor_messages import Failure, LoadReport
 from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.survey import evenness
-from nodeagent.lab.net.topology import SERVICE_CIDRS
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
 from tests.harness.links import Links
 from tests.harness.lost_packets import PATIENT, nothing_resent
 from tests.harness.objects import service_port
 from tests.harness.stopwatch import Change, Stopwatch, allowed
+from tests.harness.worlds.topology import SERVICE_CIDRS
+from tests.harness.worlds.world import World
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = (Protocol.TCP, Protocol.UDP)

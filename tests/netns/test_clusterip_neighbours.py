@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
 from tests.harness.objects import service_port
+from tests.harness.worlds.world import World
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", Protocol, ids=lambda protocol: protocol.name)

@@ -3,13 +3,13 @@
 import pytest
 
 from nodeagent.lab.net.actor_messages import Failure
-from nodeagent.lab.net.topology import SERVICE_CIDRS
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import ServiceSpec
 from tests.harness.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
 from tests.harness.objects import service_port
 from tests.harness.sniffing import Sniffing
 from tests.harness.stopwatch import once_within
+from tests.harness.worlds.topology import SERVICE_CIDRS
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", Protocol, ids=lambda protocol: protocol.name)

@@ -18,7 +18,6 @@ import dns.message
 import pytest
 
 from nodeagent.lab.net.network_namespaces import enter
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import family_of
 from tests.harness.api_cluster import ApiCluster, controlled_topology
 from tests.harness.cluster import NODE, cluster_ips
@@ -27,6 +26,7 @@ from tests.harness.dns.lookups import ANSWER_OF_SERVERS, servers_in
 from tests.harness.effort import examples
 from tests.harness.stopwatch import waited_for_processor
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.world import World
 
 LOOKUPS = examples(4000)
 """100,000 with the effort of `make laws`."""

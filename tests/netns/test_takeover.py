@@ -16,13 +16,13 @@ from typing import NamedTuple
 import pytest
 
 from nodeagent.lab.net.member import Holding
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
 from nodeagent.model.objects import ServiceSpec
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster
 from tests.harness.links import Links
 from tests.harness.objects import service_port
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.world import World
 from tests.netns.kube_proxy_rules import (
     CLUSTER_IPS,
     EXTERNAL_IPS,

@@ -11,9 +11,9 @@ import pytest
 
 from nodeagent.lab.net.namespace_process import Launcher
 from nodeagent.lab.net.network_namespaces import DIRECTORY, inside, is_alive
-from nodeagent.lab.net.world import World
 from tests.harness.cluster import NODE, Cluster
 from tests.harness.warm_start import AGENT, WarmLauncher
+from tests.harness.worlds.world import World
 
 ROOT = Path(__file__).parents[2]
 TIME = re.compile(r"^\d\d:\d\d:\d\d\.\d+ ", re.MULTILINE)
@@ -73,7 +73,7 @@ def test_where_no_namespace_is_named_it_is_that_of_the_thread_that_starts_it(
 CREATOR = """
 import os, signal
 from nodeagent.lab.net.fork_server import ForkServer
-from nodeagent.lab.net.world import World
+from tests.harness.worlds.world import World
 from tests.harness.warm_start import AGENT, MODULES, WarmLauncher
 launcher = WarmLauncher(ForkServer(*MODULES))
 with World(fork_server=launcher.fork_server, launcher=launcher) as world:

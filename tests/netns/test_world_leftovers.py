@@ -21,12 +21,12 @@ from nodeagent.lab.net.network_namespaces import (
     remove_namespace,
     sweep,
 )
-from nodeagent.lab.net.world import World
 from nodeagent.model.runtime_files import files_left_by
+from tests.harness.worlds.world import World
 
 CREATOR = """
 import time
-from nodeagent.lab.net.world import World
+from tests.harness.worlds.world import World
 with World() as world:
     world["web-0"].serve(80)
     agent = world.start("node-a", ["sleep", "1000"])

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from nodeagent.lab.net.network_namespaces import LabError, is_alive
-from nodeagent.lab.net.world import World
+from tests.harness.worlds.world import World
 
 READY_THEN_WAIT = """
 import signal, sys

@@ -8,11 +8,11 @@ import pytest
 from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.net.survey import evenness
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.lost_packets import PATIENT, nothing_resent
 from tests.harness.sniffing import Sniffing
 from tests.harness.stopwatch import allowed
+from tests.harness.worlds.world import World
 
 PROTOCOLS = pytest.mark.parametrize("protocol", Protocol, ids=lambda protocol: protocol.name)
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net import bridge_wiring, wiring
+from nodeagent.lab.net import bridge_wiring
 from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.net.topology import Node, Outside, Pod, Topology
-from nodeagent.lab.net.world import Wiring, World
 from nodeagent.model.addresses import Family
 from tests.harness.sniffing import Sniffing
+from tests.harness.worlds import routed_wiring
+from tests.harness.worlds.power import Wiring
+from tests.harness.worlds.world import World
 
 pytestmark = pytest.mark.usefixtures("network_namespaces")
 
@@ -93,7 +95,7 @@ def test_a_pod_can_be_added_and_removed_while_others_talk(world: World) -> None:
         world["late"]
 
 
-@pytest.mark.parametrize("joined_by", [wiring, bridge_wiring], ids=["routed", "on a bridge"])
+@pytest.mark.parametrize("joined_by", [routed_wiring, bridge_wiring], ids=["routed", "on a bridge"])
 def test_a_node_whose_power_was_cut_comes_back_with_nothing_that_its_kernel_knew(joined_by: Wiring) -> None:
     nodes = tuple(
         Node(

@@ -23,6 +23,7 @@ from nodeagent.lab.net.member import ACTOR
 from nodeagent.lab.net.namespace_process import Launcher
 from nodeagent.lab.net.network_namespaces import LabError, enter, inside
 from nodeagent.lab.net.warm_launcher import modules_of
+from tests.harness.worlds.power import cut_power, give_power
 from tests.soak.__main__ import COMMANDS, DISK_MEGABYTES, small_disk
 from tests.soak.costs import Cost, cost_of, write_costs
 from tests.soak.machine import machine
@@ -216,10 +217,10 @@ def reboot(bench: Bench, *, server_gone: bool = False) -> Callable[[], None]:
     stage.signal_dns(node, signal.SIGKILL)
     stage.agents[node].kill()
     link = json.loads(stage.world.run(node, ["ip", "-j", "link", "show", "dev", "eth0"]).stdout)[0]["address"]
-    stage.world.cut_power(node)
+    cut_power(stage.world, node)
 
     def start() -> None:
-        stage.world.give_power(node)
+        give_power(stage.world, node)
         stage.world.run(node, ["ip", "link", "set", "dev", "eth0", "address", link])  # a machine keeps its card
         printed = len(stage.agents[node].lines)
         stage.agents[node].restart(Launcher())

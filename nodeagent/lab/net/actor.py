@@ -14,7 +14,7 @@ import threading
 import msgspec
 
 from nodeagent.lab.net import actor_messages as messages
-from nodeagent.lab.net.dial import SourcePorts, ask_many
+from nodeagent.lab.net.dial import Dialer, ask_many
 from nodeagent.lab.net.echo_servers import Server
 from nodeagent.lab.net.network_namespaces import LabError, enter, remove_namespace
 from nodeagent.lab.net.ping import ping
@@ -25,11 +25,14 @@ from nodeagent.lab.net.tasks import HoldTask, LoadTask, ServeTask, Task
 class Actor:
     """Carries out requests; tasks run until they are stopped."""
 
+    dialer: type[Dialer] = Dialer
+    server: type[Server] = Server
+
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._tasks: dict[int, Task] = {}
         self._numbers = itertools.count(1)
-        self._ports = SourcePorts()
+        self._dialer = self.dialer()
         self._sending = threading.Lock()
 
     def run(self) -> None:
@@ -52,7 +55,7 @@ class Actor:
         """Returns the reply. Raises OSError, and KeyError for an unknown task."""
         match request:
             case messages.Ask(dial, count, workers):
-                return messages.Answers(tuple(ask_many(dial, count, workers, self._ports)))
+                return messages.Answers(tuple(ask_many(dial, count, workers, self._dialer)))
             case messages.Ping(address, count, timeout):
                 return messages.Answers(tuple(ping(address, count, timeout)))
             case messages.Exchange(number) | messages.Look(number):
@@ -66,12 +69,12 @@ class Actor:
             case messages.Stop(number):
                 return self._tasks.pop(number).stop()
             case messages.Hold(dial, count):
-                conversations = HoldTask(dial, count, self._ports)
+                conversations = HoldTask(dial, count, self._dialer)
                 return self._start(conversations, tuple(conversations.first))
             case messages.Serve():
-                return self._start(ServeTask(Server(request)))
+                return self._start(ServeTask(self.server(request)))
             case messages.Load():
-                return self._start(LoadTask(request, self._ports))
+                return self._start(LoadTask(request, self._dialer))
 
     def _start(self, task: Task, answers: tuple[messages.Answer, ...] = ()) -> messages.Started:
         number = next(self._numbers)
@@ -79,7 +82,7 @@ class Actor:
         return messages.Started(number, answers)
 
 
-def act(namespace: str, descriptor: int) -> None:
+def act(namespace: str, descriptor: int, actor: type[Actor] = Actor) -> None:
     """Runs the actor in the namespace until the socket is closed; then exits the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -91,7 +94,7 @@ def act(namespace: str, descriptor: int) -> None:
         pass  # the world was removed before its actor started
     else:
         try:
-            Actor(channel).run()
+            actor(channel).run()
         finally:
             end_processes_beside_us()  # a DNS process outlives its agent
     finally:

@@ -1,15 +1,14 @@
 """Topology → the `ip` commands that build it around a bridge, as batches for its namespaces. Pure text.
 
-Unlike in `wiring`, hosts are joined as in most clusters: nodes are neighbours on one network, each has a route to every
-other node's pod range, and only hosts of other networks go through the router, which is the same namespace as the
-bridge. Addresses that several nodes announce are spread over them by flow, as with BGP speakers.
+Hosts are joined as in most clusters: nodes are neighbours on one network, each has a route to every other node's pod
+range, and only hosts of other networks go through the router (`wiring`), which is the same namespace as the bridge. Addresses that several nodes announce are spread over them by flow, as with BGP speakers.
 """
 
 from collections.abc import Iterable, Iterator
 
 from nodeagent.lab.net.pod_wiring import NamespaceOf, inwards, pod_side
 from nodeagent.lab.net.prefixes import families, host_prefix, is_within, nodad, with_length
-from nodeagent.lab.net.topology import UNDERLAY, Node, Outside, Pod, Topology, first_of
+from nodeagent.lab.net.topology import UNDERLAY, Node, Outside, Topology, first_of
 from nodeagent.lab.net.wiring import UNDERLAY_ADDRESSES, Step
 from nodeagent.lab.net.wiring import underlay_side as link_to_other_network
 from nodeagent.lab.net.wiring import uplink as routed_uplink
@@ -38,16 +37,6 @@ def plan(topology: Topology, namespace_of: NamespaceOf) -> list[Step]:
         steps.append(Step(host.name, ways))
     steps += [Step(pod.name, tuple(pod_side(node, pod))) for node in topology.nodes for pod in node.pods]
     return [step for step in steps if step.lines]
-
-
-def underlay_route(node: Node, pod: Pod) -> Iterator[str]:  # noqa: ARG001 - same signature as in wiring
-    """Yields nothing: pod ranges are routed, not single pods."""
-    yield from ()
-
-
-def forget_pod(pod: Pod) -> Iterator[str]:  # noqa: ARG001 - same signature as in wiring
-    """Yields nothing."""
-    yield from ()
 
 
 def is_neighbour(host: Node | Outside) -> bool:

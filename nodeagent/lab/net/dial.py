@@ -10,9 +10,7 @@ import threading
 import time
 from typing import Protocol as Interface
 
-from nodeagent.lab.net import sctp
 from nodeagent.lab.net.actor_messages import Answer, Dial, Failure
-from nodeagent.lab.net.echo_servers import kernel_has_sctp
 from nodeagent.model.addresses import Protocol, family_of
 
 FAILURES = {
@@ -32,10 +30,10 @@ _CLIENT_PORTS = range(32768, 61000)
 """net.ipv4.ip_local_port_range."""
 
 
-class SourcePorts:
-    """Source ports one after the other, starting at random: for flows without an end, which a connection tracker keeps
-    for half a minute. A new flow with the port of such a flow would follow its old translation, whatever the rules are
-    now."""
+class Dialer:
+    """Opens conversations. Source ports are taken one after the other, starting at random: for flows without an end, which a
+    connection tracker keeps for half a minute. A new flow with the port of such a flow would follow its old translation,
+    whatever the rules are now."""
 
     def __init__(self) -> None:
         self._taken = itertools.count(random.randrange(len(_CLIENT_PORTS)))  # noqa: S311 - no secret
@@ -43,6 +41,10 @@ class SourcePorts:
     def take(self) -> int:
         """Returns the next port. Threads may call it at the same time."""
         return _CLIENT_PORTS[next(self._taken) % len(_CLIENT_PORTS)]
+
+    def open(self, dial: Dial) -> "Conversation":
+        """Connects. Raises OSError."""
+        return SocketConversation(dial, self)
 
 
 class Conversation(Interface):
@@ -56,13 +58,13 @@ class Conversation(Interface):
 
 
 class SocketConversation:
-    """TCP, UDP, and SCTP if the kernel has it. Raises OSError if it cannot connect."""
+    """TCP, UDP, and what else the kernel has sockets for. Raises OSError if it cannot connect."""
 
-    def __init__(self, dial: Dial, ports: SourcePorts) -> None:
+    def __init__(self, dial: Dial, dialer: Dialer) -> None:
         kind = socket.SOCK_DGRAM if dial.protocol is Protocol.UDP else socket.SOCK_STREAM
         self._socket = socket.socket(family_of(dial.address).socket_family, kind, dial.protocol)
         try:
-            prepare(self._socket, dial, ports)
+            prepare(self._socket, dial, dialer)
             if dial.source_port and kind == socket.SOCK_STREAM:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._socket.connect((dial.address, dial.port))
@@ -79,39 +81,7 @@ class SocketConversation:
         self._socket.close()
 
 
-class RawSctpConversation:
-    """Sends an INIT from one source port; each further question is the same INIT. ICMP errors arrive as with UDP."""
-
-    def __init__(self, dial: Dial, ports: SourcePorts) -> None:
-        self._port = dial.port
-        self._source_port = dial.source_port or ports.take()
-        self._tag = random.randint(1, 0xFFFFFFFF)  # noqa: S311
-        self._socket = socket.socket(family_of(dial.address).socket_family, socket.SOCK_RAW, Protocol.SCTP)
-        try:
-            prepare(self._socket, dial, ports)
-            self._socket.connect((dial.address, 0))
-        except OSError:
-            self._socket.close()
-            raise
-
-    def ask(self, timeout: float) -> bytes:
-        deadline = time.monotonic() + timeout
-        self._socket.send(sctp.encode(sctp.Chunk(self._source_port, self._port, 0, sctp.INIT, self._tag)))
-        while (left := deadline - time.monotonic()) > 0:
-            self._socket.settimeout(left)
-            packet = self._socket.recv(65535)
-            if self._socket.family == socket.AF_INET:
-                packet = packet[(packet[0] & 15) * 4 :]
-            chunk = sctp.decode(packet)
-            if chunk and chunk.kind == sctp.INIT_ACK and chunk.verification_tag == self._tag:
-                return chunk.cookie
-        raise TimeoutError
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-def prepare(client: socket.socket, dial: Dial, ports: SourcePorts) -> None:
+def prepare(client: socket.socket, dial: Dial, dialer: Dialer) -> None:
     """Sets all options of a client socket before it connects."""
     client.settimeout(dial.timeout)
     if dial.source_port:
@@ -121,44 +91,36 @@ def prepare(client: socket.socket, dial: Dial, ports: SourcePorts) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, dial.mark)
     if dial.priority is not None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, dial.priority)
-    raw = client.type == socket.SOCK_RAW
     source = dial.source_address or ("::" if client.family == socket.AF_INET6 else "")
     if client.type == socket.SOCK_DGRAM and not dial.source_port:
-        _bind_to_next(client, source, ports)
-    elif dial.source_address or (dial.source_port and not raw):
-        client.bind((source, 0 if raw else dial.source_port))
+        _bind_to_next(client, source, dialer)
+    elif dial.source_address or dial.source_port:
+        client.bind((source, dial.source_port))
 
 
-def _bind_to_next(client: socket.socket, source: str, ports: SourcePorts) -> None:
+def _bind_to_next(client: socket.socket, source: str, dialer: Dialer) -> None:
     for _ in _CLIENT_PORTS:
         try:
-            return client.bind((source, ports.take()))
+            return client.bind((source, dialer.take()))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
     raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
 
-def open_conversation(dial: Dial, ports: SourcePorts) -> Conversation:
-    """Connects. Raises OSError."""
-    if dial.protocol is Protocol.SCTP and not kernel_has_sctp():
-        return RawSctpConversation(dial, ports)
-    return SocketConversation(dial, ports)
-
-
-def ask(dial: Dial, ports: SourcePorts) -> Answer:
+def ask(dial: Dial, dialer: Dialer) -> Answer:
     """Connects, sends one question, closes. Returns the answer."""
-    conversation, answer = begin(dial, ports)
+    conversation, answer = begin(dial, dialer)
     if conversation:
         conversation.close()
     return answer
 
 
-def begin(dial: Dial, ports: SourcePorts) -> tuple[Conversation | None, Answer]:
+def begin(dial: Dial, dialer: Dialer) -> tuple[Conversation | None, Answer]:
     """Opens a conversation and asks once. The conversation is None unless the server answered."""
     started = time.monotonic()
     try:
-        conversation = open_conversation(dial, ports)
+        conversation = dialer.open(dial)
     except OSError as error:
         return None, failed(error, started)
     answer = continue_asking(conversation, max(0.001, dial.timeout - (time.monotonic() - started)), started)
@@ -188,10 +150,10 @@ def failed(error: OSError, started: float) -> Answer:
     return Answer(started=started, seconds=time.monotonic() - started, failure=kind, detail=str(error))
 
 
-def ask_many(dial: Dial, count: int, workers: int, ports: SourcePorts) -> list[Answer]:
+def ask_many(dial: Dial, count: int, workers: int, dialer: Dialer) -> list[Answer]:
     """Returns the answers of `count` connections, `workers` at a time, in the order in which they were begun."""
     if workers == 1:
-        return [ask(dial, ports) for _ in range(count)]
+        return [ask(dial, dialer) for _ in range(count)]
     answers: list[Answer] = []
     lock = threading.Lock()
     left = count
@@ -203,7 +165,7 @@ def ask_many(dial: Dial, count: int, workers: int, ports: SourcePorts) -> list[A
                 if left == 0:
                     return
                 left -= 1
-            answer = ask(dial, ports)
+            answer = ask(dial, dialer)
             with lock:
                 answers.append(answer)
 

@@ -28,10 +28,10 @@ R = TypeVar("R", bound=messages.Reply)
 class ActorChannel:
     """Starts a namespace's actor and exchanges messages with it, one request at a time. Only one thread may use it."""
 
-    def __init__(self, namespace: str, fork_server: ForkServer) -> None:
+    def __init__(self, namespace: str, fork_server: ForkServer, program: str) -> None:
         self._socket, theirs = socket.socketpair()
         with theirs:
-            self._process = fork_server.fork(f"{ACTOR}:act", [namespace], [theirs.fileno()])
+            self._process = fork_server.fork(f"{program}:act", [namespace], [theirs.fileno()])
         self._socket.settimeout(REPLY_DEADLINE)
         self._lines = self._socket.makefile("rb")
         self._numbers = itertools.count(1)
@@ -138,11 +138,13 @@ class Loading(RunningTask):
 class Member:
     """One host of a world. Methods that connect return what happened; they raise LabError only if the lab itself fails."""
 
-    def __init__(self, name: str, namespace: str, addresses: tuple[str, ...], fork_server: ForkServer) -> None:
+    def __init__(
+        self, name: str, namespace: str, addresses: tuple[str, ...], fork_server: ForkServer, program: str = ACTOR
+    ) -> None:
         self.name = name
         self.namespace = namespace
         self.addresses = addresses
-        self._channel = ActorChannel(namespace, fork_server)
+        self._channel = ActorChannel(namespace, fork_server, program)
 
     def __repr__(self) -> str:
         return f"Member({self.name!r}, {self.addresses})"

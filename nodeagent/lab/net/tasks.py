@@ -7,7 +7,7 @@ from collections import Counter
 from msgspec.structs import replace
 
 from nodeagent.lab.net import actor_messages as messages
-from nodeagent.lab.net.dial import Conversation, SourcePorts, ask, begin, continue_asking
+from nodeagent.lab.net.dial import Conversation, Dialer, ask, begin, continue_asking
 from nodeagent.lab.net.echo_servers import Server
 from nodeagent.lab.net.latencies import to_two_digits
 
@@ -28,12 +28,12 @@ class ServeTask:
 class HoldTask:
     """Conversations that stay open."""
 
-    def __init__(self, dial: messages.Dial, count: int, ports: SourcePorts) -> None:
+    def __init__(self, dial: messages.Dial, count: int, dialer: Dialer) -> None:
         self._timeout = dial.timeout
         self._conversations: list[Conversation] = []
         self.first: list[messages.Answer] = []
         for _ in range(count):
-            conversation, answer = begin(dial, ports)
+            conversation, answer = begin(dial, dialer)
             self.first.append(answer)
             if conversation:
                 self._conversations.append(conversation)
@@ -53,9 +53,9 @@ class LoadTask:
     Workers take turns, so that connections are evenly spaced and continue while some wait for their answers.
     """
 
-    def __init__(self, load: messages.Load, ports: SourcePorts) -> None:
+    def __init__(self, load: messages.Load, dialer: Dialer) -> None:
         self._load = load
-        self._ports = ports
+        self._dialer = dialer
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._names: Counter[str] = Counter()
@@ -77,7 +77,7 @@ class LoadTask:
         while not self._stopping.is_set():
             with self._lock:
                 began = self._open[number] = time.monotonic()
-            answer = ask(self._load.dial, self._ports)
+            answer = ask(self._load.dial, self._dialer)
             with self._lock:
                 del self._open[number]
                 self._count(answer)

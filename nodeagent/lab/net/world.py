@@ -4,10 +4,10 @@ import atexit
 import os
 import secrets
 import subprocess
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Protocol, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Self
 
-from nodeagent.lab.net import pod_wiring, wiring
+from nodeagent.lab.net import bridge_wiring, pod_wiring, wiring
 from nodeagent.lab.net.fork_server import ForkServer
 from nodeagent.lab.net.member import ACTOR, Member
 from nodeagent.lab.net.namespace_process import AgentProcess, Launcher
@@ -21,49 +21,34 @@ from nodeagent.lab.net.network_namespaces import (
     sweep,
     write_sysctls,
 )
-from nodeagent.lab.net.topology import UNDERLAY, Node, Pod, Topology, check_name, check_pod, standard_topology
+from nodeagent.lab.net.topology import UNDERLAY, Pod, Topology, check_name, check_pod
 from nodeagent.model.addresses import Family
 
-
-class Wiring(Protocol):
-    """How hosts are joined: the modules `wiring` (a router with host routes) and `bridge_wiring`."""
-
-    def plan(self, topology: Topology, namespace_of: pod_wiring.NamespaceOf, /) -> list[wiring.Step]:
-        """Returns the steps in the order in which they must be done."""
-        ...
-
-    def underlay_side(self, node: Node, namespace_of: pod_wiring.NamespaceOf, /) -> Iterator[str]:
-        """Returns the underlay's commands for the link to a node, and for what is behind it."""
-        ...
-
-    def underlay_route(self, node: Node, pod: Pod, /) -> Iterator[str]:
-        """Yields the underlay's commands for a new pod."""
-        ...
-
-    def forget_pod(self, pod: Pod, /) -> Iterator[str]:
-        """Yields the underlay's commands after a pod was removed."""
-        ...
+Plan = Callable[[Topology, pod_wiring.NamespaceOf], list[wiring.Step]]
+"""Returns the steps that join the members, in the order in which they must be done."""
 
 
 class World:
     """A cluster on this machine, from entering the context to leaving it; any number may exist at the same time.
-    Members are found by name: ``world["web-0"].serve(8080)``; `underlay` joins them. Worlds that are built one after
-    the other can share a fork server that has imported `ACTOR`; `launcher` starts programs. Raises LabError if the
-    machine lacks something (root, `ip`), and ValueError for an invalid topology."""
+    Members are found by name: ``world["echo-1-1"].serve(8080)``; `underlay` joins them, as `plan` says. Worlds that are built
+    one after the other can share a fork server that has imported `program`; `launcher` starts programs. Raises LabError if
+    the machine lacks something (root, `ip`), and ValueError for an invalid topology."""
+
+    program = ACTOR
+    """The module of the members' processes."""
 
     def __init__(
         self,
-        topology: Topology | None = None,
-        joined_by: Wiring = wiring,
+        topology: Topology,
+        plan: Plan = bridge_wiring.plan,
         *,
         fork_server: ForkServer | None = None,
         launcher: Launcher | None = None,
     ) -> None:
-        self.topology = topology or standard_topology()
-        self._joined_by = joined_by
+        self.topology = topology
+        self._plan = plan
         self._launcher = launcher or Launcher()
         self._fork_server = fork_server
-        self._own_fork_server: ForkServer | None = None
         self.topology.check()
         self._nodes = {node.name: node for node in self.topology.nodes}
         self._token = secrets.token_hex(3)
@@ -75,8 +60,6 @@ class World:
         sweep()
         atexit.register(self.close)
         try:
-            if self._fork_server is None:
-                self._fork_server = self._own_fork_server = ForkServer(ACTOR)
             self._build()
         except BaseException:
             self.close()
@@ -111,17 +94,16 @@ class World:
                 if not has_br_netfilter():
                     raise LabError(f"pods of {node.name} cannot be behind a bridge: this kernel has no br_netfilter")
                 write_sysctls(self._namespaces[node.name], pod_wiring.BRIDGE_SETTINGS)
-        self._join(self.topology.addresses.keys() | {UNDERLAY})
+        for step in self._plan(self.topology, self._namespaces.__getitem__):
+            self._take(step)
 
-    def _join(self, members: Collection[str]) -> None:
-        for step in self._joined_by.plan(self.topology, self._namespaces.__getitem__):
-            if step.member in members:
-                options = ["-6"] if step.family is Family.IPV6 else []
-                run_ip([*options, "-n", self._namespaces[step.member]], step.lines)
+    def _take(self, step: wiring.Step) -> None:
+        options = ["-6"] if step.family is Family.IPV6 else []
+        run_ip([*options, "-n", self._namespaces[step.member]], step.lines)
 
     def _member(self, name: str, addresses: tuple[str, ...]) -> Member:
-        assert self._fork_server is not None, "the world is not built yet"
-        return Member(name, self._namespaces[name], addresses, self._fork_server)
+        assert self._fork_server is not None, "a world that is built has one"
+        return Member(name, self._namespaces[name], addresses, self._fork_server, self.program)
 
     def _create(self, members: Sequence[str]) -> None:
         names = {member: namespace_name(os.getpid(), self._token, member) for member in members}
@@ -139,7 +121,6 @@ class World:
         self._members[pod.name] = self._member(pod.name, pod.addresses)
         write_sysctls(namespace, wiring.QUIET)
         home = self._nodes[node]
-        run_ip(["-n", self._namespaces[UNDERLAY]], tuple(self._joined_by.underlay_route(home, pod)))
         run_ip(["-n", self._namespaces[node]], tuple(pod_wiring.node_side(home, pod, namespace)))
         run_ip(["-n", namespace], tuple(pod_wiring.pod_side(home, pod)))
         return self._members[pod.name]
@@ -151,31 +132,6 @@ class World:
         remove_namespace(self._namespaces.pop(name))
         member.close()
         member.wait()
-        run_ip(["-n", self._namespaces[UNDERLAY]], tuple(self._joined_by.forget_pod(Pod(name, member.addresses))))
-
-    def cut_power(self, name: str) -> None:
-        """Removes a node with everything that its kernel knew: links, rules, connections, sysctls, and the programs in
-        its namespace."""
-        member = self._members[name]
-        # The kernel removes a namespace some time after its name: both ends of a link go with either.
-        run_ip(["-n", self._namespaces[UNDERLAY]], [f"link del {name}"])
-        for pod in self._nodes[name].pods:
-            run_ip(["-n", self._namespaces[pod.name]], ["link del eth0"])
-        remove_namespace(self._namespaces[name])
-        member.close()
-        member.wait()
-
-    def give_power(self, name: str) -> Member:
-        """Brings back a node whose power was cut, joined to the others and to its pods, with nothing else."""
-        node = self._nodes[name]
-        self._create([name])
-        self._members[name] = self._member(name, node.addresses)
-        bridged = pod_wiring.BRIDGE_SETTINGS if node.pod_bridge else {}
-        write_sysctls(self._namespaces[name], wiring.QUIET | wiring.FORWARDING | bridged)
-        side = self._joined_by.underlay_side(node, self._namespaces.__getitem__)
-        run_ip(["-n", self._namespaces[UNDERLAY]], tuple(side))
-        self._join({name, *(pod.name for pod in node.pods)})
-        return self._members[name]
 
     def run(
         self, member: str, argv: Sequence[str], *, stdin: str = "", check: bool = True, timeout: float = 60.0
@@ -219,7 +175,4 @@ class World:
         for member in self._members.values():
             member.wait()
         self._processes, self._members, self._namespaces = [], {}, {}
-        if self._own_fork_server is not None:
-            self._own_fork_server.close()
-            self._fork_server = self._own_fork_server = None
         atexit.unregister(self.close)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from nodeagent.lab.net.network_namespaces import DIRECTORY
-from nodeagent.lab.net.topology import POD_CIDRS
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
 from tests.harness.cluster import NODE, TARGET_PORT, Cluster
 from tests.harness.uninterrupted import PODS, SHOP
+from tests.harness.worlds.topology import POD_CIDRS
+from tests.harness.worlds.world import World
 
 from .machine import Machine
 

@@ -15,11 +15,12 @@ import pytest
 
 from nodeagent.lab.net.member import Holding, Loading
 from nodeagent.lab.net.network_namespaces import DIRECTORY
-from nodeagent.lab.net.topology import Node, Outside, Pod, Topology, pods_of
-from nodeagent.lab.net.world import World
+from nodeagent.lab.net.topology import Node, Outside, Pod, Topology
 from nodeagent.model.addresses import Family
 from tests.harness.api_cluster import CONTROL, CONTROL_ADDRESSES, ApiCluster, Tenant
 from tests.harness.lost_packets import PATIENT, resent_syns
+from tests.harness.worlds.topology import pods_of
+from tests.harness.worlds.world import World
 
 from .conftest import AGENT, CONFIG, PACKAGES, TREE, package
 from .machine import Machine

@@ -6,7 +6,8 @@ Commands are for the shell of the machine. Pods are in POD_RANGES behind `cni0`;
 
 from dataclasses import dataclass, field
 
-from nodeagent.lab.net.topology import POD_BRIDGE, POD_CIDRS
+from nodeagent.lab.net.topology import POD_BRIDGE
+from tests.harness.worlds.topology import POD_CIDRS
 from tests.netns.neighbours.scene import RULES
 
 PUBLISHED = 8088

@@ -13,14 +13,14 @@ from pathlib import Path
 from nodeagent.lab.net.actor_messages import Record
 from nodeagent.lab.net.member import Holding, Loading
 from nodeagent.lab.net.network_namespaces import DIRECTORY
-from nodeagent.lab.net.topology import POD_CIDRS
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
 from tests.boot.container.conftest import AGENT, CONFIG, MANIFESTS, PACKAGES, ROOT, package
 from tests.boot.container.machine import Machine
 from tests.harness.cluster import NODE, TARGET_PORT, Cluster
 from tests.harness.objects import service_port
 from tests.harness.uninterrupted import PODS, SHOP
+from tests.harness.worlds.topology import POD_CIDRS
+from tests.harness.worlds.world import World
 
 from .programs import Program
 

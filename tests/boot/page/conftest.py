@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from nodeagent.lab.net.namespace_process import AgentProcess
-from nodeagent.lab.net.world import World
 from tests.boot.page.browser import Browser
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.warm_start import WarmLauncher
+from tests.harness.worlds.world import World
 
 GENERATOR = Path(__file__).parents[2] / "bench" / "generate_manifests.py"
 SHOP = cluster_ips(9001)

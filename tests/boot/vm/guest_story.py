@@ -19,12 +19,12 @@ from pathlib import Path
 from nodeagent.lab.net.namespace_process import Launcher
 from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.lab.net.survey import Survey
-from nodeagent.lab.net.topology import SERVICE_CIDRS
-from nodeagent.lab.net.world import World
 from nodeagent.model.objects import ServiceSpec
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips, elements_written
 from tests.harness.objects import service_port
+from tests.harness.worlds.topology import SERVICE_CIDRS
+from tests.harness.worlds.world import World
 
 WEB, STICKY, EMPTY = (cluster_ips(number) for number in (10, 0x100B, 12))
 """By IPv6 the second is reached by the route of its range, the others are local (docs/decisions/0084)."""

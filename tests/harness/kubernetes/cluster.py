@@ -18,13 +18,13 @@ from nodeagent.lab.net import bridge_wiring
 from nodeagent.lab.net.network_namespaces import DIRECTORY, LabError, is_alive
 from nodeagent.lab.net.topology import Node as Place
 from nodeagent.lab.net.topology import Outside, Topology
-from nodeagent.lab.net.world import World
 from tests.harness.kubernetes import control_groups
 from tests.harness.kubernetes.certificates import ADMINISTRATOR
 from tests.harness.kubernetes.control_plane import ControlPlane
 from tests.harness.kubernetes.network_plugin import BRIDGE, NetworkPlugin
 from tests.harness.kubernetes.node import Node
 from tests.harness.kubernetes.release import Release
+from tests.harness.worlds.world import World
 
 CONTROL = "control"
 CONTROL_ADDRESSES = ("192.168.0.100", "2001:db8::100")

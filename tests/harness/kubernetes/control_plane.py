@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from nodeagent.lab.net.namespace_process import AgentProcess
-from nodeagent.lab.net.topology import POD_CIDRS, SERVICE_CIDRS
-from nodeagent.lab.net.world import World
 from nodeagent.runtime.certificates import AUTHORITY
 from tests.harness.kubernetes.certificates import ACCOUNTS, SERVER, Certificates
 from tests.harness.kubernetes.release import Release
+from tests.harness.worlds.topology import POD_CIDRS, SERVICE_CIDRS
+from tests.harness.worlds.world import World
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")

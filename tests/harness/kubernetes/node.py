@@ -10,10 +10,10 @@ from typing import Any
 from nodeagent.lab.net.namespace_process import AgentProcess, Launcher, Running
 from nodeagent.lab.net.network_namespaces import DIRECTORY, LabError
 from nodeagent.lab.net.topology import Node as Place
-from nodeagent.lab.net.world import World
 from tests.harness.kubernetes import control_groups
 from tests.harness.kubernetes.network_plugin import NetworkPlugin
 from tests.harness.kubernetes.release import PLUGINS, Release
+from tests.harness.worlds.world import World
 
 INIT = Path(__file__).with_name("node_init.sh")
 SOCKET = "/run/containerd/containerd.sock"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nodeagent.lab.net.namespace_process import AgentProcess
-from nodeagent.lab.net.world import World
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster
 from tests.harness.warm_start import WarmLauncher
+from tests.harness.worlds.world import World
 
 PATIENCE = 90.0
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.topology import POD_CIDRS, SERVICE_CIDRS
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import ServiceSpec
 from tests.harness.cluster import NODE, TARGET_PORT, Cluster, cluster_ips
 from tests.harness.objects import make_service, make_slices, service_port
 from tests.harness.warm_start import WarmLauncher
+from tests.harness.worlds.topology import POD_CIDRS, SERVICE_CIDRS
 from tests.netns.commands.following import WatchedNode, wait_for
 
 pytestmark = pytest.mark.kernel

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from nodeagent.lab.net.topology import standard_topology
-from nodeagent.lab.net.world import World
 from tests.harness.cluster import Cluster
+from tests.harness.worlds.topology import standard_topology
+from tests.harness.worlds.world import World
 
 from .scene import Scene
 

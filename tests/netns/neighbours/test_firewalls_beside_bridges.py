@@ -7,10 +7,11 @@ So no two pods of the node reach each other by IPv6, with a Service or without, 
 import pytest
 
 from nodeagent.lab.net.actor_messages import Failure
-from nodeagent.lab.net.topology import POD_BRIDGE, POD_CIDRS
+from nodeagent.lab.net.topology import POD_BRIDGE
 from nodeagent.model.addresses import Family
 from tests.harness.cluster import NODE, TARGET_PORT, of_family
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.topology import POD_CIDRS
 
 from .scene import AGENT_FIRST, SHOP, Neighbour, Scene, Setting
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import pytest
 
-from nodeagent.lab.net.world import World
 from nodeagent.model.objects import ServiceSpec
 from tests.harness.cluster import NODE, TARGET_PORT, Cluster, cluster_ips
 from tests.harness.nft import Nft
+from tests.harness.worlds.world import World
 
 from .scene import AGENT_FIRST, SHOP, Neighbour, Scene, Setting, place
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from nodeagent.lab.net.namespace_process import PATIENCE, AgentProcess
-from nodeagent.lab.net.world import World
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.lost_packets import PATIENT, nothing_resent
+from tests.harness.worlds.world import World
 
 SHOP, CHANGING = cluster_ips(1), cluster_ips(2)
 PODS = ("web-0", "web-1")

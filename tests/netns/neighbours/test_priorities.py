@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
 from nodeagent.model.objects import ServiceSpec
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.objects import service_port
+from tests.harness.worlds.world import World
 
 SERVICE = cluster_ips(1)
 ANOTHERS, PACKETS = "192.0.2.9", 5

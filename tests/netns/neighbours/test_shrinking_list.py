@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family
 from tests.harness.cluster import NODE, cluster_ips, of_family
 from tests.harness.effort import examples
+from tests.harness.worlds.world import World
 
 HERE = Path(__file__).parent
 SERVICE = cluster_ips(1)

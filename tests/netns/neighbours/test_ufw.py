@@ -8,9 +8,10 @@ behind a bridge: test_firewalls_beside_bridges.py.
 import pytest
 
 from nodeagent.lab.net.actor_messages import Failure
-from nodeagent.lab.net.topology import NO_BRIDGE, POD_CIDRS
+from nodeagent.lab.net.topology import NO_BRIDGE
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import NODE, of_family
+from tests.harness.worlds.topology import POD_CIDRS
 
 from .scene import HOSTED, NODE_PORT, SHOP, SHOP_NODE_PORT, UNSERVED, Neighbour, Scene, settings
 

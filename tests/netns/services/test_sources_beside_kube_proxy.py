@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from nodeagent.lab.net.topology import POD_BRIDGE, POD_CIDRS
+from nodeagent.lab.net.topology import POD_BRIDGE
 from nodeagent.model.addresses import Family
 from tests.harness.cluster import NODE
 from tests.harness.plain_api_server import plain_api_server
 from tests.harness.serving_node import ServingNode
+from tests.harness.worlds.topology import POD_CIDRS
 from tests.netns.services import test_sources
 from tests.netns.services.test_sources import ask_all, expected
 from tests.netns.services.ways import place

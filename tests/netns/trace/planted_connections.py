@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nodeagent.lab.net.network_namespaces import inside
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
 from nodeagent.wire.netlink.conntrack import create_flow, delete_marked
 from nodeagent.wire.netlink.framing import Request
 from nodeagent.wire.netlink.socket import NetlinkSocket
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 from tests.harness.cluster import NODE, TARGET_PORT
+from tests.harness.worlds.world import World
 from tests.netns.trace.planting import GATEWAY
 
 BALANCER = "198.51.100.7"

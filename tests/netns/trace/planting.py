@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol, endpoint_text, family_of
 from nodeagent.model.objects import ServiceSpec
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.documented_commands import run_by
 from tests.harness.objects import make_service, make_slices, service_port
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.world import World
 
 WEB, FAR, OPEN, BALANCED, HOSTED = (cluster_ips(number)[0] for number in range(1, 6))
 WEB6 = cluster_ips(1)[1]

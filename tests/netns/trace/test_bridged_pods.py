@@ -10,11 +10,11 @@ from contextlib import contextmanager
 import pytest
 
 from nodeagent.lab.net.actor_messages import Failure
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
 from tests.harness.cluster import NODE, TARGET_PORT, Cluster, cluster_ips
 from tests.harness.lost_packets import PATIENT
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.world import World
 from tests.netns.trace.planting import (
     DROP,
     SILENCE_SECONDS,

@@ -15,14 +15,14 @@ import pytest
 
 from nodeagent.lab.net.actor_messages import Answer, Failure
 from nodeagent.lab.net.pod_wiring import BRIDGE_SETTINGS, hardware_address
-from nodeagent.lab.net.topology import SERVICE_CIDRS
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol, endpoint_text, family_of
 from nodeagent.model.objects import Service, ServiceSpec, SessionAffinityConfig
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.effort import examples
 from tests.harness.objects import make_endpoint, make_service, make_slice, service_port
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.topology import SERVICE_CIDRS
+from tests.harness.worlds.world import World
 from tests.netns.wirings import both_kinds_of_pods
 
 pytestmark = pytest.mark.kernel

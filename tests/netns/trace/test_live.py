@@ -10,11 +10,11 @@ from typing import Any, Self
 
 import pytest
 
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol, endpoint_text
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.effort import EFFORT
 from tests.harness.objects import service_port
+from tests.harness.worlds.world import World
 
 pytestmark = pytest.mark.kernel
 

@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 
 from nodeagent.lab.net.topology import NO_BRIDGE
-from nodeagent.lab.net.world import World
 from tests.harness.cluster import NODE, Cluster
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.world import World
 from tests.netns.trace.planting import (
     FAR,
     HOSTED,

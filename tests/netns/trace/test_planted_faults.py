@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from nodeagent.lab.net.topology import NO_BRIDGE
-from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
 from tests.harness.cluster import NODE, Cluster
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.world import World
 from tests.netns.trace.planting import (
     BALANCER,
     CLIENT_PORT,

@@ -1,8 +1,10 @@
 """The commands that build a world, as text."""
 
-from nodeagent.lab.net.topology import Node, Outside, Pod, Topology, standard_topology
-from nodeagent.lab.net.wiring import Step, plan
+from nodeagent.lab.net.topology import Node, Outside, Pod, Topology
+from nodeagent.lab.net.wiring import Step
 from nodeagent.model.addresses import Family
+from tests.harness.worlds.routed_wiring import plan
+from tests.harness.worlds.topology import standard_topology
 
 SMALL = Topology(
     (

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.lab.net.sctp import INIT, INIT_ACK, Chunk, checksum, decode, encode
+from tests.harness.worlds.sctp import INIT, INIT_ACK, Chunk, checksum, decode, encode
 
 PORTS = st.integers(0, 0xFFFF)
 TAGS = st.integers(0, 0xFFFFFFFF)
