@@ -13,7 +13,6 @@ from nodeagent.cli.manifest_check import problems_in
 from nodeagent.config.config_problems import ConfigError
 from nodeagent.config.config_text import notes, render_json, render_yaml
 from nodeagent.config.load import LoadedConfig
-from nodeagent.config.reference import render_reference
 from nodeagent.daemon.part_options import describe_way
 from nodeagent.model.text import printable
 
@@ -94,14 +93,3 @@ def _remarks(loaded: LoadedConfig) -> tuple[str, ...]:
     """Returns remarks on how the agent will reach its source in this environment."""
     way = describe_way(loaded.config, os.environ)
     return () if way is None else (way,)
-
-
-@config_command.command(
-    "reference",
-    epilog=examples(
-        "nodeagent config reference",
-    ),
-)
-def reference() -> None:
-    """Print the reference of all options (docs/config.md)."""
-    click.echo(render_reference(), nl=False)

@@ -32,7 +32,7 @@ def test_each_shell_has_a_script_which_the_document_names(shell: str) -> None:
         ("nodeagent ", set(COMMANDS)),
         ("nodeagent c", {"check", "cleanup", "config", "connectivity"}),
         ("nodeagent show ", {"services", "frontends", "backends"}),
-        ("nodeagent config ", {"show", "check", "reference"}),
+        ("nodeagent config ", {"show", "check"}),
         ("nodeagent run --cluster", {"--cluster-cidr"}),
         ("nodeagent cleanup --of k", {"kube-proxy"}),
         ("nodeagent run --no-such", set()),

@@ -1,6 +1,6 @@
 """Writes docs/config.md from the types, so that it cannot differ from the program.
 
-Regenerate with ``nodeagent config reference > docs/config.md``; a test compares the two.
+Regenerate with ``.venv/bin/python -m tests.repo.config_reference > docs/config.md``; a test compares the two.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ logging:
 _HEAD = f"""\
 # Configuration
 
-<!-- Generated from nodeagent/config by `nodeagent config reference`; do not edit. -->
+<!-- Generated from nodeagent/config by tests/repo/config_reference.py; do not edit. -->
 
 Every option can be set in a file, in an environment variable and, mostly, with a flag. A flag wins over the
 environment, the environment over the file, the file over the default. A wrong value is always an error,
@@ -152,3 +152,7 @@ def _merged_rows(rows: Iterator[tuple[str, str]]) -> Iterator[str]:
     """Yields rows of a table; neighbours with the same reason are merged."""
     for reason, same in groupby(rows, key=lambda row: row[1]):
         yield f"| {', '.join(f'`{name}`' for name, _ in same)} | {reason} |\n"
+
+
+if __name__ == "__main__":
+    print(render_reference(), end="")
