@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.runtime.certificates import AUTHORITY
 from tests.harness.kubernetes.certificates import SERVER, Certificates
 from tests.harness.kubernetes.cluster import CONTROL, CONTROL_ADDRESSES, Cluster
 from tests.harness.kubernetes.release import Release
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.process import AgentProcess
 
 pytestmark = [
     pytest.mark.kernel,

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.lab.api import Document
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.net.topology import Outside, Pod, Topology
 from nodeagent.model.addresses import Protocol
@@ -15,6 +14,7 @@ from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS
 from tests.harness.lost_packets import PATIENT
 from tests.harness.stopwatch import Change
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.topology import SERVICE_CIDRS, standard_topology
 from tests.harness.worlds.world import World
 

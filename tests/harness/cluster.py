@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from nodeagent.lab.net.namespace_process import PATIENCE, AgentProcess
+from nodeagent.lab.net.namespace_process import PATIENCE
 from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.net.topology import first_of
 from nodeagent.model.addresses import Family
@@ -13,6 +13,7 @@ from nodeagent.model.objects import Service, ServicePort, ServiceSpec
 from tests.harness.dns.leftover import kill_dns_processes
 from tests.harness.objects import ManifestDirectory, make_node, make_service, make_slices, service_port
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.topology import POD_CIDRS
 from tests.harness.worlds.world import World
 

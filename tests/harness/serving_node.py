@@ -4,11 +4,11 @@ import itertools
 from collections.abc import Sequence
 
 from nodeagent.lab.net.actor_messages import Failure
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.model.addresses import Protocol
 from nodeagent.model.objects import ApiObject, EndpointSlice, Service
 from tests.harness.cluster import TARGET_PORT, Cluster, cluster_ips
 from tests.harness.objects import make_service, make_slices
+from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.world import World
 
 BEACON = "beacon"

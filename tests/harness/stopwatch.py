@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from tests.harness.effort import PUNCTUAL
+from tests.harness.worlds.process import AgentProcess
 
 LENIENCE: Final = 1.0 if PUNCTUAL else 20.0
 PATIENCE_SECONDS: Final = 60.0

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import pytest
 
 from nodeagent.lab.net.actor_messages import Failure, LoadReport
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.survey import evenness
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
@@ -15,6 +14,7 @@ from tests.harness.links import Links
 from tests.harness.lost_packets import PATIENT, nothing_resent
 from tests.harness.objects import service_port
 from tests.harness.stopwatch import Change, Stopwatch, allowed
+from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.topology import SERVICE_CIDRS
 from tests.harness.worlds.world import World
 

@@ -18,13 +18,13 @@ import pytest
 
 from nodeagent.lab.net.actor_messages import LoadReport
 from nodeagent.lab.net.member import Loading
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.model.addresses import Protocol
 from nodeagent.model.objects import Service
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.lost_packets import PATIENT, nothing_resent
 from tests.harness.objects import service_port
 from tests.harness.stopwatch import Stopwatch, allowed
+from tests.harness.worlds.process import AgentProcess
 
 SHOP, MEDDLED, BUSY, DNS = (cluster_ips(number) for number in range(1, 5))
 PODS = ("web-0", "web-1")

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.links import Links
+from tests.harness.worlds.process import AgentProcess
 
 ADDRESSES = cluster_ips(1)
 

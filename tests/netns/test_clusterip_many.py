@@ -3,11 +3,11 @@
 import pytest
 
 from nodeagent.lab.net.actor_messages import Failure
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.model.addresses import Family, Protocol, family_of
 from tests.harness.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
 from tests.harness.links import Links
 from tests.harness.objects import make_service, make_slices, manifest_list
+from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.topology import SERVICE_CIDRS
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)

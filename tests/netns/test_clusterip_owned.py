@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.network_namespaces import LabError
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.links import Links
 from tests.harness.lost_packets import PATIENT, nothing_resent
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.process import AgentProcess
 
 SHOP = cluster_ips(1)
 PODS = ("web-0", "web-1")

@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.objects import service_port
 from tests.harness.repeated import Repeated
+from tests.harness.worlds.process import AgentProcess
 from tests.netns.test_metrics import Scraper
 
 PODS = ("web-0", "web-1", "web-2", "far-0")

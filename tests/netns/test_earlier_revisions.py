@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.model.addresses import Protocol
 from nodeagent.proxy.dataplane.program.schema import SCHEMA
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
@@ -15,6 +14,7 @@ from tests.harness.earlier_revision import LAST_OF_SCHEMA, Earlier, NoHistory, u
 from tests.harness.effort import at_length
 from tests.harness.objects import service_port
 from tests.harness.uninterrupted import PODS, SHOP, uninterrupted
+from tests.harness.worlds.process import AgentProcess
 
 FIRST_WITH_NAMES = 5
 """Of those that hand lookups over without a loss: before commit 19fbbb44 a DNS process that ended closed connections with queries."""

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.objects import service_port
 from tests.harness.repeated import Repeated
+from tests.harness.worlds.process import AgentProcess
 from tests.netns.test_metrics import Scraper
 
 PODS = ("web-0", "web-1", "web-2", "far-0")

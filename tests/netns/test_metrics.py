@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.objects import service_port
+from tests.harness.worlds.process import AgentProcess
 
 SHOP, QUIET = cluster_ips(1), cluster_ips(2)
 PLACE = "http://127.0.0.1:10249"

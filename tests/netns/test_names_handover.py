@@ -10,7 +10,6 @@ from pathlib import Path
 import dns.message
 import pytest
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.network_namespaces import inside, is_alive
 from nodeagent.model.addresses import Protocol
 from tests.harness.cluster import NODE, Cluster, cluster_ips
@@ -25,6 +24,7 @@ from tests.harness.dns.lookups import (
 )
 from tests.harness.objects import service_port
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.process import AgentProcess
 
 DNS = cluster_ips(10)
 SHOP, SHOP6 = cluster_ips(820)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from tests.harness.cluster import NODE, Cluster, cluster_ips
 from tests.harness.dns.lookups import lookups, until, until_all_say
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.process import AgentProcess
 
 DNS = cluster_ips(10)
 SHOP, SHOP6 = cluster_ips(820)

@@ -9,11 +9,12 @@ import time
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import PATIENCE, AgentProcess
+from nodeagent.lab.net.namespace_process import PATIENCE
 from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import HTTP, NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
 from tests.harness.objects import service_port
+from tests.harness.worlds.process import AgentProcess
 
 WIDTH = 1400
 PORTS = (*HTTP, service_port(80, Protocol.UDP, name="datagrams"))

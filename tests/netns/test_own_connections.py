@@ -9,13 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.lab.net.actor_messages import Failure
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import LABEL_PROXY_NAME, Service
 from tests.harness.cluster import HTTP, NODE, TARGET_PORT, Cluster, cluster_ips, of_family
 from tests.harness.objects import make_node, make_service, service_port
 from tests.harness.sniffing import Packet, Sniffing
+from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.topology import SERVICE_CIDRS
 from tests.harness.worlds.world import World
 

@@ -17,12 +17,12 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.model.objects import ANNOTATION_TRIGGER_TIME, ServiceSpec
 from nodeagent.proxy.dataplane.program.schema import AFFINITY_SIZE
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.objects import make_service, make_slices
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.process import AgentProcess
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / ".tools" / "prometheus" / "prometheus"

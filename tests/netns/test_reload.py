@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.model.addresses import Protocol
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.uninterrupted import PODS, SHOP, uninterrupted
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.process import AgentProcess
 
 IMPATIENT = Path(__file__).with_name("impatient_daemon.py")
 NEW = cluster_ips(3)

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.topology import UNDERLAY
 from tests.harness.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, elements_written
 from tests.harness.effort import EFFORT
 from tests.harness.stopwatch import allowed
+from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.world import World
 
 pytestmark = pytest.mark.slow

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.network_namespaces import create_namespaces, inside, namespace_name, remove_namespace
 from tests.harness.stopwatch import Stopwatch, allowed
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.process import AgentProcess
 
 FORBIDDING = Path(__file__).with_name("forbidding_server.py")
 SERVER = "http://127.0.0.1:8001"

@@ -7,11 +7,11 @@ from urllib.parse import urlencode
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.model.objects import EndpointConditions
 from tests.harness.cluster import HTTP, NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.objects import make_service, make_slices, service_port
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.process import AgentProcess
 
 PAGE = "http://127.0.0.1:10249"
 WRONG = {

@@ -12,7 +12,9 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "config.md"
 
 
 def test_the_reference_is_up_to_date() -> None:
-    assert DOCUMENT.read_text(encoding="utf-8") == render_reference(), ".venv/bin/python -m tests.repo.config_reference > docs/config.md"
+    assert DOCUMENT.read_text(encoding="utf-8") == render_reference(), (
+        ".venv/bin/python -m tests.repo.config_reference > docs/config.md"
+    )
 
 
 def test_everything_is_in_the_reference() -> None:

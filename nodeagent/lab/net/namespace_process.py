@@ -1,12 +1,10 @@
 """A program in a namespace: the agent, or any command line."""
 
 import os
-import re
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -14,10 +12,6 @@ from typing import Protocol
 from nodeagent.lab.net.network_namespaces import LabError, check_ours
 
 SHOWN_LINES = 40
-LOOK_EVERY = 0.005
-LOOK_RARELY = 0.05
-LATER = 1 / 20
-"""A condition is seen late by at most this part of the time that it took."""
 PATIENCE = 60.0
 """Default timeout in seconds of what takes one on an idle machine. Tests of speed measure the time themselves."""
 
@@ -129,31 +123,6 @@ class AgentProcess:
         if not self.running:
             self._reader.join()
         return self._lines[-1] if self._lines else ""
-
-    def wait_for_line(self, pattern: str, *, seconds: float = PATIENCE, after: int = 0) -> str:
-        """Returns the first line from number `after` on that matches the regular expression. Raises LabError."""
-        found: list[str] = []
-
-        def look() -> bool:
-            found.extend(line for line in self._lines[after:] if re.search(pattern, line))
-            return bool(found)
-
-        self.wait_until(look, f"a line with {pattern!r}", seconds=seconds)
-        return found[0]
-
-    def wait_until(self, condition: Callable[[], bool], what: str, *, seconds: float = PATIENCE) -> None:
-        """Waits until the condition holds. Raises LabError if it does not in time, or if the process ended."""
-        began = time.monotonic()
-        while not condition():
-            if not self.running:
-                self._reader.join()
-                if condition():
-                    return
-                raise LabError(f"{self._describe()} ended with {self._process.returncode} before {what}")
-            took = time.monotonic() - began
-            if took > seconds:
-                raise LabError(f"{self._describe()} did not show {what} within {seconds} s")
-            time.sleep(max(LOOK_EVERY, min(LOOK_RARELY, took * LATER)))
 
     def _describe(self) -> str:
         shown = "".join(f"\n  | {line}" for line in self._lines[-SHOWN_LINES:])

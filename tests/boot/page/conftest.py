@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from tests.boot.page.browser import Browser
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.warm_start import WarmLauncher
+from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.world import World
 
 GENERATOR = Path(__file__).parents[2] / "bench" / "generate_manifests.py"

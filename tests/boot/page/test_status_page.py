@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from tests.boot.page.browser import Browser
 from tests.boot.page.conftest import SHOP
 from tests.harness.cluster import NODE, Cluster
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.process import AgentProcess
 
 PAGE = "http://127.0.0.1:10249/"
 LOADED = "typeof rows !== 'undefined' && rows.size >= 9001 && last"

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.runtime.certificates import AUTHORITY
 from tests.harness.kubernetes.certificates import ACCOUNTS, SERVER, Certificates
 from tests.harness.kubernetes.release import Release
+from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.topology import POD_CIDRS, SERVICE_CIDRS
 from tests.harness.worlds.world import World
 

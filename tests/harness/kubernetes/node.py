@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nodeagent.lab.net.namespace_process import AgentProcess, Launcher, Running
+from nodeagent.lab.net.namespace_process import Launcher, Running
 from nodeagent.lab.net.network_namespaces import DIRECTORY, LabError
 from nodeagent.lab.net.topology import Node as Place
 from tests.harness.kubernetes import control_groups
 from tests.harness.kubernetes.network_plugin import NetworkPlugin
 from tests.harness.kubernetes.release import PLUGINS, Release
+from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.world import World
 
 INIT = Path(__file__).with_name("node_init.sh")

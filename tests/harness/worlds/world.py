@@ -1,5 +1,6 @@
 """The world of the tests: the standard one by default, with hosts around a router, SCTP, and power that fails."""
 
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from nodeagent.lab.net import world
@@ -10,6 +11,7 @@ from nodeagent.lab.net.network_namespaces import run_ip
 from nodeagent.lab.net.topology import UNDERLAY, Pod, Topology
 from tests.harness.worlds import power, routed_wiring
 from tests.harness.worlds.power import Wiring
+from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.sctp_actor import ACTOR
 from tests.harness.worlds.topology import standard_topology
 
@@ -47,6 +49,19 @@ class World(world.World):
         super().remove_pod(name)
         if self.joined_by is routed_wiring:
             run_ip(["-n", self.namespace(UNDERLAY)], tuple(routed_wiring.forget_pod(removed)))
+
+    def start(
+        self,
+        member: str,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        launcher: Launcher | None = None,
+    ) -> AgentProcess:
+        launcher = launcher or self._launcher
+        process = AgentProcess(self.namespace(member), argv, environment=environment, launcher=launcher)
+        self._processes.append(process)
+        return process
 
     def cut_power(self, name: str) -> None:
         power.cut_power(self, name)

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster
 from tests.harness.warm_start import WarmLauncher
+from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.world import World
 
 PATIENCE = 90.0

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.topology import NO_BRIDGE
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.objects import make_service, make_slices
 from tests.harness.warm_start import AGENT, WarmLauncher
+from tests.harness.worlds.process import AgentProcess
 from tests.netns.commands.following import WatchedNode, wait_for
 from tests.netns.faults.looks import alerts, appears, first_line, is_healthy, problems, scrape, works
 from tests.netns.faults.scenes import POD_TO_WEB

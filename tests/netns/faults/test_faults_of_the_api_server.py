@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.topology import NO_BRIDGE
 from nodeagent.model.objects import LABEL_ZONE
 from nodeagent.runtime.certificates import certificate, key, make_authority, make_certificate
@@ -24,6 +23,7 @@ from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cl
 from tests.harness.objects import document, make_node, make_service, make_slices, service_port
 from tests.harness.plain_api_server import PlainServer, plain_api_server
 from tests.harness.warm_start import AGENT, WarmLauncher
+from tests.harness.worlds.process import AgentProcess
 from tests.netns.commands.following import WatchedNode, wait_for
 from tests.netns.faults.looks import appears, first_line, is_healthy, problems, works
 from tests.netns.faults.scenes import POD_TO_WEB

@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 from string import Template
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.prefixes import host_prefix
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import NODE, TARGET_PORT, UNTHROTTLED, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.links import Links
 from tests.harness.objects import make_service, make_slices, service_port
+from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.topology import POD_CIDRS, SERVICE_CIDRS
 from tests.harness.worlds.world import World
 

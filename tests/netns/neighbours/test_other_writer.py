@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import PATIENCE, AgentProcess
+from nodeagent.lab.net.namespace_process import PATIENCE
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.lost_packets import PATIENT, nothing_resent
+from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.world import World
 
 SHOP, CHANGING = cluster_ips(1), cluster_ips(2)

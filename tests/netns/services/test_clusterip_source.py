@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
 from tests.harness.objects import service_port
+from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.topology import POD_CIDRS
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)

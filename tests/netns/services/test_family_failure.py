@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.objects import Service
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, cluster_ips
 from tests.harness.objects import make_service
 from tests.harness.serving_node import ServingNode
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.process import AgentProcess
 
 SQUATTER = """
 import signal, struct, socket

@@ -9,11 +9,11 @@ from typing import cast
 
 import pytest
 
-from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.network_namespaces import LabError
 from tests.harness import stopwatch
 from tests.harness.effort import PUNCTUAL
 from tests.harness.stopwatch import Change, Stopwatch, allowed, once_within, waited_for_processor
+from tests.harness.worlds.process import AgentProcess
 
 SPIN = "import os; os.sched_setaffinity(0, {0}); print(flush=True)\nwhile True: pass"
 
