@@ -7,7 +7,6 @@ import sys
 import termios
 import time
 import tty
-from types import TracebackType
 from typing import Self
 
 _CHUNK = 1024
@@ -26,9 +25,7 @@ class Keyboard:
         tty.setcbreak(self._descriptor, termios.TCSADRAIN)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
 
     def wait(self, seconds: float) -> str:

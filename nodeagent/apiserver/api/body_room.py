@@ -8,7 +8,6 @@ for each other. A client has to send at a minimum rate.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator
-from types import TracebackType
 from typing import Final, Self
 
 from nodeagent.kinds.description.status import ApiError
@@ -92,9 +91,7 @@ class Body:
         self._room.enter(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._room.leave(self)
 
     async def pieces(self, arriving: AsyncIterable[bytes]) -> AsyncIterator[bytes]:

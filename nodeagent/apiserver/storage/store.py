@@ -10,7 +10,6 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Self
 
 from nodeagent.apiserver.storage.port import Loaded, Settled, Storage, Write
@@ -197,9 +196,7 @@ class Store:
         self._install(await self._storage.open(self._settle))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._storage.close()
 
     def collection(self, name: str) -> Collection:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from nodeagent.diagnosis.trace.kernel_bridges import Bridges
@@ -61,9 +60,7 @@ class KernelRoutes:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     def route(self, leg: Leg) -> Route:

@@ -11,7 +11,6 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
 from nodeagent.wire.netlink.framing import HEADER, Received, Request, attribute_map, messages, packed_message, text_of
@@ -126,9 +125,7 @@ class NetlinkSocket:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

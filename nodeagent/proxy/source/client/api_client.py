@@ -9,7 +9,6 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from http import HTTPStatus
-from types import TracebackType
 from typing import Protocol, Self
 
 import aiohttp
@@ -139,9 +138,7 @@ class ApiClient:
             self._homing = asyncio.create_task(self._return_to_home(), name="way back to the API server of choice")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._homing is not None:
             self._homing.cancel()
             await asyncio.wait([self._homing])
