@@ -11,7 +11,7 @@ from nodeagent.apiserver.storage.store import Store
 from nodeagent.kinds.description.documents import Document
 from nodeagent.kinds.description.moments import rfc3339
 from nodeagent.kinds.description.resources import STATUS, Catalog
-from nodeagent.kinds.description.status import ApiError
+from nodeagent.kinds.description.status import ignoring
 from nodeagent.kinds.namespace import SYSTEM_NAMESPACES
 
 _MANAGER: Final = "kube-apiserver"
@@ -25,11 +25,8 @@ async def bootstrap(
     options = WriteOptions(manager=_MANAGER)
     for name in SYSTEM_NAMESPACES:
         if store.get("namespaces", name) is None:
-            try:
+            with ignoring("AlreadyExists"):
                 await registry.create(catalog.named("namespaces"), "", {"metadata": {"name": name}}, options)
-            except ApiError as error:
-                if error.reason != "AlreadyExists":
-                    raise
     await create_default_range(store, registry, catalog, ranges, clock)
 
 
@@ -42,11 +39,8 @@ async def create_default_range(
     wanted = [str(found.network) for found in ranges]
     if store.get(resource.stored_in, DEFAULT) is None:
         document = {"metadata": {"name": DEFAULT}, "spec": {"cidrs": wanted}}
-        try:
+        with ignoring("AlreadyExists"):
             await registry.create(resource, "", document, options)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
         now = rfc3339(int(clock()))
         condition = {
             "type": "Ready",

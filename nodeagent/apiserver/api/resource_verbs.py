@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from http import HTTPStatus
 from typing import Final
 
 from nodeagent.apiserver.api import bodies, metadata_only, token_requests
@@ -39,6 +38,7 @@ from nodeagent.kinds.description.status import (
     ApiError,
     bad_request,
     future_version,
+    ignoring,
     method_not_allowed,
     not_acceptable,
     storage_unreachable,
@@ -379,11 +379,8 @@ class ResourceVerbs:
         page = await self._page(resource, target, request)
         for record in page.records:
             await asyncio.sleep(0)  # a dry run or a refused deletion never waits for the store
-            try:
+            with ignoring("NotFound"):
                 await self._registry.delete(resource, record.namespace, record.name, options)
-            except ApiError as error:
-                if error.code != HTTPStatus.NOT_FOUND:
-                    raise
         return self._list_reply(resource, page, {"resourceVersion": str(self._store.revision)})
 
 

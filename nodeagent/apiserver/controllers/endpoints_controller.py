@@ -1,7 +1,6 @@
 """Writes the EndpointSlices and the Endpoints of Services with a selector."""
 
 from collections.abc import Iterable, Mapping
-from http import HTTPStatus
 from typing import Final
 
 from nodeagent.apiserver.controllers import backends
@@ -15,7 +14,7 @@ from nodeagent.apiserver.storage.records import Event, EventKind
 from nodeagent.apiserver.storage.store import Store
 from nodeagent.kinds.description.documents import Document
 from nodeagent.kinds.description.resources import Catalog
-from nodeagent.kinds.description.status import ApiError
+from nodeagent.kinds.description.status import ignoring
 
 SERVICE_NAME: Final = "kubernetes.io/service-name"
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
@@ -111,11 +110,8 @@ class SliceWriter:
 
     async def delete(self, namespace: str, name: str) -> None:
         """Deletes a slice, if it still exists."""
-        try:
+        with ignoring("NotFound"):
             await self._registry.delete(self._slices, namespace, name, DeleteOptions())
-        except ApiError as error:
-            if error.code != HTTPStatus.NOT_FOUND:
-                raise
 
 
 class ServiceEndpoints:
@@ -209,11 +205,8 @@ class ServiceEndpoints:
         if record is None or record.labels.get(_ENDPOINTS_MANAGED_BY) != _ENDPOINTS_CONTROLLER:
             return
         namespace, _, name = path.partition("/")
-        try:
+        with ignoring("NotFound"):
             await self._registry.delete(self._endpoints, namespace, name, DeleteOptions())
-        except ApiError as error:
-            if error.code != HTTPStatus.NOT_FOUND:
-                raise
 
 
 def _triggered(meta: Document, trigger: str) -> Document:

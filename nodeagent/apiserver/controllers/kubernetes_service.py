@@ -23,7 +23,7 @@ from nodeagent.apiserver.storage.records import Change, Event, Precondition, Sto
 from nodeagent.apiserver.storage.store import Store
 from nodeagent.kinds.description.documents import Document
 from nodeagent.kinds.description.resources import Catalog, Resource
-from nodeagent.kinds.description.status import ApiError
+from nodeagent.kinds.description.status import ApiError, ignoring
 
 logger = logging.getLogger(__name__)
 NAME: Final = "kubernetes"
@@ -143,11 +143,8 @@ class KubernetesService:
         return None
 
     async def _create(self, resource: Resource, namespace: str, wanted: Document, options: WriteOptions) -> None:
-        try:
+        with ignoring("AlreadyExists"):
             await self._registry.create(resource, namespace, wanted, options)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
 
     def _compare_options(self) -> None:
         """Logs options of live servers that differ: one of the two servers would refuse what the other allocates."""

@@ -1,7 +1,6 @@
 """Deletes the objects in a namespace that is being deleted, then removes its finalizer."""
 
 from collections.abc import Iterable
-from http import HTTPStatus
 from typing import Final
 
 from nodeagent.apiserver.machinery.acceptance import WriteOptions
@@ -11,7 +10,7 @@ from nodeagent.apiserver.machinery.write_rules import DeleteOptions
 from nodeagent.apiserver.storage.records import Event
 from nodeagent.apiserver.storage.store import Store
 from nodeagent.kinds.description.resources import Catalog
-from nodeagent.kinds.description.status import ApiError
+from nodeagent.kinds.description.status import ignoring
 from nodeagent.kinds.namespace import FINALIZE
 
 _FINALIZER: Final = "kubernetes"
@@ -52,13 +51,10 @@ class NamespaceDeletion:
         left = 0
         for resource in self._contents:
             for path in self._store.collection(resource.stored_in).paths(f"{name}/"):
-                try:
+                with ignoring("NotFound"):
                     # The namespace is being deleted, so pods get no grace period.
                     outcome = await self._registry.delete(
                         resource, name, path.partition("/")[2], DeleteOptions(grace_seconds=0, policy=BACKGROUND)
                     )
                     left += not outcome.gone
-                except ApiError as error:
-                    if error.code != HTTPStatus.NOT_FOUND:
-                        raise
         return left == 0

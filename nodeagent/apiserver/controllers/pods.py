@@ -6,14 +6,13 @@ terminating for as long as it requested, which is what proxies and endpoints nee
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from http import HTTPStatus
 
 from nodeagent.apiserver.machinery.registry import Registry
 from nodeagent.apiserver.machinery.write_rules import DeleteOptions
 from nodeagent.apiserver.storage.records import Event
 from nodeagent.apiserver.storage.store import Store
 from nodeagent.kinds.description.resources import Catalog
-from nodeagent.kinds.description.status import ApiError
+from nodeagent.kinds.description.status import ignoring
 
 
 class PodRemoval:
@@ -42,9 +41,6 @@ class PodRemoval:
         if left > 0:
             return left
         namespace, _, name = path.partition("/")
-        try:
+        with ignoring("NotFound"):
             await self._registry.delete(self._pods, namespace, name, DeleteOptions(uid=meta["uid"], grace_seconds=0))
-        except ApiError as error:
-            if error.code != HTTPStatus.NOT_FOUND:
-                raise
         return None

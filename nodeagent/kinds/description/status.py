@@ -3,7 +3,8 @@
 Field errors follow k8s.io/apimachinery/pkg/util/validation/field: their order, their cause types and their wording.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -149,6 +150,16 @@ def _about(resource: str, name: str, group: str = "") -> tuple[str, Document]:
         details["group"] = group
     details["kind"] = resource
     return f'{resource}.{group} "{name}"' if group else f'{resource} "{name}"', details
+
+
+@contextmanager
+def ignoring(reason: str) -> Iterator[None]:
+    """Suppresses the ApiError with this reason, such as ``NotFound``."""
+    try:
+        yield
+    except ApiError as error:
+        if error.reason != reason:
+            raise
 
 
 def not_found(resource: str, name: str, group: str = "") -> ApiError:
