@@ -13,11 +13,11 @@ from tempfile import TemporaryDirectory
 from nodeagent.cli.recording import Recording, decode_recording
 from nodeagent.cli.replayed_objects import environment_of, write_manifests
 from nodeagent.cli.replayed_routes import make_surroundings
-from nodeagent.model.reports import DriftReport, PurgeReport
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.node_dataplane import NodeDataplane
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
+from nodeagent.proxy.observe.dataplane_listeners import DataplaneListener
 
 _CLONE_NEWNET = 0x40000000
 _OURSELVES = (sys.executable, "-m", "nodeagent")
@@ -28,14 +28,8 @@ class CannotRun(Exception):
     """The program does not exist or may not be executed."""
 
 
-class _NoObserver:
+class _NoObserver(DataplaneListener):
     """Ignores reports of the dataplane."""
-
-    def affinity_purged(self, report: PurgeReport) -> None:
-        """Does nothing."""
-
-    def drift_found(self, report: DriftReport) -> None:
-        """Nothing."""
 
 
 def replay_in_namespace(members: Mapping[str, bytes], command: Sequence[str]) -> int:

@@ -6,14 +6,19 @@ from nodeagent.model.reports import CleaningReport, DriftReport, PurgeReport
 
 
 class DataplaneListener(Protocol):
-    """Must not raise or block."""
+    """Must not raise or block. A class that inherits from it needs only the methods that it uses."""
 
-    def conntrack_cleaned(self, report: CleaningReport) -> None: ...
-    def affinity_purged(self, report: PurgeReport) -> None: ...
-    def drift_found(self, report: DriftReport) -> None: ...
+    def conntrack_cleaned(self, report: CleaningReport) -> None:  # noqa: ARG002 - by default it is ignored
+        return
+
+    def affinity_purged(self, report: PurgeReport) -> None:  # noqa: ARG002 - by default it is ignored
+        return
+
+    def drift_found(self, report: DriftReport) -> None:  # noqa: ARG002 - by default it is ignored
+        return
 
 
-class DataplaneListeners:
+class DataplaneListeners(DataplaneListener):
     """Notifies all listeners, in their order."""
 
     def __init__(self, *listeners: DataplaneListener) -> None:

@@ -4,7 +4,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 
 from nodeagent.model.problem import Problem
-from nodeagent.model.reports import CleaningReport, DriftReport, PurgeReport
+from nodeagent.model.reports import DriftReport
+from nodeagent.proxy.observe.dataplane_listeners import DataplaneListener
 
 TIMES = 3
 WITHIN_SECONDS = 3600.0
@@ -13,18 +14,12 @@ _CURES = {"interface": "ip monitor link address route", "sysctl": "grep -r NAME 
 _CURE_OF_TABLES = "nft monitor, or a service that reloads a firewall"
 
 
-class RepeatedDrift:
+class RepeatedDrift(DataplaneListener):
     """Listens to drift. clock: seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._found: dict[tuple[str, str], deque[float]] = defaultdict(lambda: deque(maxlen=TIMES))
-
-    def conntrack_cleaned(self, report: CleaningReport) -> None:
-        """Does nothing."""
-
-    def affinity_purged(self, report: PurgeReport) -> None:
-        """Does nothing."""
 
     def drift_found(self, report: DriftReport) -> None:
         self._found[report.object, report.kind].append(self._clock())

@@ -7,7 +7,8 @@ from typing import Protocol
 
 from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Problem
-from nodeagent.model.reports import CleaningReport, DriftReport, MapFill, NodeReport, PassReport, PurgeReport
+from nodeagent.model.reports import DriftReport, MapFill, NodeReport, PassReport, PurgeReport
+from nodeagent.proxy.observe.dataplane_listeners import DataplaneListener
 from nodeagent.proxy.observe.metrics.node_figures import node_figures
 from nodeagent.runtime.figures.instruments import Histogram, Instrument, counter, exponential, gauge
 
@@ -43,7 +44,7 @@ class Views:
     node: Callable[[], NodeReport]
 
 
-class AgentFigures:
+class AgentFigures(DataplaneListener):
     """Counts passes and work beside the passes. clock: loop time; version: of the agent."""
 
     def __init__(self, views: Views, *, clock: Callable[[], float], version: str) -> None:
@@ -111,9 +112,6 @@ class AgentFigures:
         """Called when something is not as programmed any more."""
         if not report.reported:
             self._audit_drift.add(report.object, report.kind)
-
-    def conntrack_cleaned(self, report: CleaningReport) -> None:
-        """Does nothing: walks over tracked flows are among kube-proxy's metrics."""
 
     def instruments(self) -> Iterator[Instrument]:
         yield from (self._build, self._commit, self._elements, self._messages, self._new_tables, self._waited)

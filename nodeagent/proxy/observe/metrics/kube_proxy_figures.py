@@ -12,7 +12,8 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import FrontendKind, ServiceState, Unserved
 from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.model.objects import ANNOTATION_TRIGGER_TIME, EndpointSlice
-from nodeagent.model.reports import CleaningReport, DriftReport, PassReport, PurgeReport
+from nodeagent.model.reports import CleaningReport, PassReport
+from nodeagent.proxy.observe.dataplane_listeners import DataplaneListener
 from nodeagent.proxy.observe.health import HEALTHZ, LIVEZ
 from nodeagent.proxy.observe.metrics.change_figures import PREFIX, ChangeFigures
 from nodeagent.runtime.figures.instruments import Histogram, Instrument, counter, exponential, gauge, linear
@@ -29,7 +30,7 @@ class ProxyViews:
     health_counts: Callable[[], Mapping[tuple[str, int], int]]
 
 
-class KubeProxyFigures:
+class KubeProxyFigures(DataplaneListener):
     """Counts passes and walks over tracked flows. changes: the counters of changed objects. wall: seconds of the time of day."""
 
     def __init__(
@@ -109,12 +110,6 @@ class KubeProxyFigures:
     def conntrack_cleaned(self, report: CleaningReport) -> None:
         self._conntrack.observe(report.seconds, report.family.value)
         self._flows.add(report.family.value, by=report.deleted)
-
-    def affinity_purged(self, report: PurgeReport) -> None:
-        """Does nothing: affinity is among our own metrics."""
-
-    def drift_found(self, report: DriftReport) -> None:
-        """Does nothing: kube-proxy has no such metric."""
 
     def instruments(self) -> Iterator[Instrument]:
         yield from (self._sync, self._full, self._partial, self._programming, self._last)
