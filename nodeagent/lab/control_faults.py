@@ -30,7 +30,7 @@ class ControlPlanePart(Struct, frozen=True):
     restart: Callable[[ControlPlane, str], None]
     port: int
 
-    async def kill(self, site: Site) -> None:
+    def kill(self, site: Site) -> Broken:
         """Kills it (SIGKILL); the repair starts it again."""
         control = control_of(site)
         process = self.process(control, site.node)
@@ -40,16 +40,16 @@ class ControlPlanePart(Struct, frozen=True):
             self.restart(control, site.node)
             return f"{process.pid} answered after {time.monotonic() - began:.1f} s"
 
-        await kill_process(site, process, start)
+        return kill_process(site, process, start)
 
-    async def freeze(self, site: Site) -> None:
+    def freeze(self, site: Site) -> Broken:
         """Stops it (SIGSTOP)."""
         process = self.process(control_of(site), site.node)
-        await freeze_process(
+        return freeze_process(
             site, process, lambda: process.signal(signal.SIGSTOP), lambda: process.signal(signal.SIGCONT)
         )
 
-    async def cut(self, site: Site) -> None:
+    def cut(self, site: Site) -> Broken:
         """Drops packets between it and other hosts at its port, without an error."""
         world = site.cluster.world
         commands = f"add table inet {CUT}\n" + "".join(
@@ -67,15 +67,11 @@ class ControlPlanePart(Struct, frozen=True):
                 raise LabError(f"none of the packets to and from port {self.port} of {site.node} was dropped")
             return f"{dropped} packets dropped in {time.monotonic() - site.began:.1f} s"
 
-        def join() -> str:
+        def join() -> None:
             world.nft(site.node, f"delete table inet {CUT}")
-            return ""
 
-        def part() -> Broken:
-            world.nft(site.node, commands)
-            return Broken(look, join)
-
-        await site.break_by(part)
+        world.nft(site.node, commands)
+        return Broken(look, join)
 
 
 def etcd_of(control: ControlPlane) -> EtcdCluster:
@@ -104,7 +100,7 @@ SERVER = ControlPlanePart(
 """An API server."""
 
 
-async def space(site: Site) -> None:
+def space(site: Site) -> Broken:
     """Uses up the quota of etcd's database, so that nothing is written until there is room again."""
     etcd = etcd_of(control_of(site))
 
@@ -118,22 +114,16 @@ async def space(site: Site) -> None:
         etcd.make_room()
         return f"compacted, defragmented and disarmed in {time.monotonic() - began:.1f} s"
 
-    written = 0
-
-    def fill() -> Broken:
-        nonlocal written
-        try:
-            written = etcd.fill()
-        except BaseException:
-            etcd.make_room()
-            raise
-        site.began = time.monotonic()
-        return Broken(look, make_room)
-
-    await site.break_by(fill)
+    try:
+        written = etcd.fill()
+    except BaseException:
+        etcd.make_room()
+        raise
+    site.began = time.monotonic()
+    return Broken(look, make_room)
 
 
-async def clock(site: Site) -> None:
+def clock(site: Site) -> Broken:
     """Restarts an API server with a clock that is ahead; the repair restarts it with the right one.
 
     Only its wall clock changes: CLOCK_REALTIME belongs to the machine, so a preloaded library changes what the C
@@ -157,16 +147,7 @@ async def clock(site: Site) -> None:
             raise LabError(f"the clock of {site.node}'s API server was {ahead:.0f} s ahead, not {site.amount:g}")
         return f"it dated an object {ahead:.0f} s ahead"
 
-    def skew() -> Broken:
-        undo = control.replace_server(site.node, environment)
-
-        def repair() -> str:
-            undo()
-            return ""
-
-        return Broken(look, repair)
-
-    await site.break_by(skew)
+    return Broken(look, control.replace_server(site.node, environment))
 
 
 def find_faketime(given: str) -> Path:

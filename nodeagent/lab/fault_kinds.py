@@ -1,6 +1,5 @@
 """The faults that can be injected: the target of each, how long it lasts, what it must not cost."""
 
-from collections.abc import Awaitable, Callable
 from enum import StrEnum
 
 from msgspec import Struct
@@ -9,7 +8,7 @@ from nodeagent.lab import control_faults, faults
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.control_faults import ETCD, SERVER
 from nodeagent.lab.fault_verdict import Promise
-from nodeagent.lab.faults import Site
+from nodeagent.lab.faults import Fault, Site
 from nodeagent.lab.net.network_namespaces import LabError
 
 
@@ -39,7 +38,7 @@ class FaultKind(Struct, frozen=True):
     spite of it."""
 
     what: str
-    inject: Callable[[Site], Awaitable[None]]
+    inject: Fault
     promise: Promise = Promise()
     seconds: float = 0.0
     amount: float = 0.0

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 
@@ -37,12 +37,16 @@ ALL_PERCENT = 100
 class Broken(Struct, frozen=True):
     """Something that is broken now.
 
-    look: returns a text that shows it is broken; raises LabError if it is not. repair: repairs it; returns a text about
-    that.
+    look: returns a text that shows it is broken; raises LabError if it is not. repair: repairs it; may return a text
+    about that.
     """
 
     look: Callable[[], str]
-    repair: Callable[[], str]
+    repair: Callable[[], str | None]
+
+
+Fault = Callable[["Site"], Broken | Coroutine[None, None, None] | None]
+"""Breaks something at a site; blocks. Returns what is to be repaired, or what must still be awaited. Raises LabError."""
 
 
 class Site:
@@ -56,7 +60,7 @@ class Site:
         self.began = 0.0
         self.broken: Broken | None = None
         """What must be repaired; None for a fault that repairs itself."""
-        self.seen: list[str] = []
+        self.seen: list[str | None] = []
         self.lost = 0
         """Failures other than connections, which must not happen."""
 
@@ -65,13 +69,18 @@ class Site:
         """Options of `ip` for the namespace of the bridge."""
         return ["-n", self.cluster.world.namespace(UNDERLAY)]
 
-    async def break_by(self, function: Callable[[], Broken]) -> None:
+    async def inject(self, fault: Fault) -> None:
         """Breaks something. What is broken is recorded, and later repaired, even if this wait is cancelled."""
 
-        def carry_out() -> None:
-            self.broken = function()
+        def carry_out() -> Coroutine[None, None, None] | None:
+            found = fault(self)
+            if not isinstance(found, Broken):
+                return found
+            self.broken = found
+            return None
 
-        await self.work(carry_out)
+        if (rest := await self.work(carry_out)) is not None:
+            await rest
 
     def ping(self, timeout: float) -> float | None:
         """Returns the seconds until the node answers the router; None if it does not."""
@@ -80,7 +89,7 @@ class Site:
         return None if answer.failure else answer.seconds
 
 
-async def cut(site: Site) -> None:
+def cut(site: Site) -> Broken:
     """Sets the link of the node down."""
 
     def look() -> str:
@@ -88,18 +97,11 @@ async def cut(site: Site) -> None:
             raise LabError(f"{site.node} answered although its link was down")
         return f"{site.node} answered no ping"
 
-    def plug() -> str:
-        run_ip(site.underlay, [f"link set {site.node} up"])
-        return ""
-
-    def unplug() -> Broken:
-        run_ip(site.underlay, [f"link set {site.node} down"])
-        return Broken(look, plug)
-
-    await site.break_by(unplug)
+    run_ip(site.underlay, [f"link set {site.node} down"])
+    return Broken(look, lambda: run_ip(site.underlay, [f"link set {site.node} up"]))
 
 
-async def delay(site: Site) -> None:
+def delay(site: Site) -> Broken:
     """Delays each frame to and from the node."""
     least = 2 * site.amount / 1000
     program = [*PROGRAM, "nodeagent.lab.slow_link", site.node, BRIDGE, str(site.amount)]
@@ -110,21 +112,16 @@ async def delay(site: Site) -> None:
             raise LabError(f"a ping of {site.node} had to take {least * 1000:.0f} ms, but took {took} s")
         return f"a ping of {site.node} took {took * 1000:.0f} ms"
 
-    def slow_down() -> Broken:
-        wire = site.cluster.start_until(UNDERLAY, program, "in place")
-        site.began = time.monotonic()
+    def speed_up() -> None:
+        if wire.stop() != 0:
+            run_ip(site.underlay, restore_lines(site.node, BRIDGE))
 
-        def speed_up() -> str:
-            if wire.stop() != 0:
-                run_ip(site.underlay, restore_lines(site.node, BRIDGE))
-            return ""
-
-        return Broken(look, speed_up)
-
-    await site.break_by(slow_down)
+    wire = site.cluster.start_until(UNDERLAY, program, "in place")
+    site.began = time.monotonic()
+    return Broken(look, speed_up)
 
 
-async def drop(site: Site) -> None:
+def drop(site: Site) -> Broken:
     """Drops some of the packets to and from the node."""
     some = "" if site.amount >= ALL_PERCENT else f"numgen random mod 1000 < {round(site.amount * 10)} "
     commands = f"add table netdev {DROPS}\n" + "".join(
@@ -145,25 +142,21 @@ async def drop(site: Site) -> None:
             raise LabError(f"none of the {counts[False]} packets to and from {site.node} was dropped")
         return f"{counts[True]} of {counts[False]} packets dropped"
 
-    def let_pass() -> str:
+    def let_pass() -> None:
         site.cluster.world.nft(UNDERLAY, f"delete table netdev {DROPS}")
-        return ""
 
-    def lose() -> Broken:
-        site.cluster.world.nft(UNDERLAY, commands)
-        return Broken(look, let_pass)
-
-    await site.break_by(lose)
+    site.cluster.world.nft(UNDERLAY, commands)
+    return Broken(look, let_pass)
 
 
-async def restart(site: Site) -> None:
+def restart(site: Site) -> None:
     """Stops the agent (SIGTERM) and starts it again."""
     before = site.cluster.agents[site.node].pid
-    took = await site.work(lambda: site.cluster.restart_agent(site.node))
+    took = site.cluster.restart_agent(site.node)
     site.seen.append(f"process {before} ended, {site.cluster.agents[site.node].pid} was ready after {took:.2f} s")
 
 
-async def kill(site: Site) -> None:
+def kill(site: Site) -> Broken:
     """Kills the agent (SIGKILL), and starts it again later, as systemd would."""
     agent = site.cluster.agents[site.node]
 
@@ -171,10 +164,10 @@ async def kill(site: Site) -> None:
         took = site.cluster.restart_agent(site.node)
         return f"{agent.pid} was ready after {took:.2f} s"
 
-    await kill_process(site, agent, start)
+    return kill_process(site, agent, start)
 
 
-async def kill_process(site: Site, process: AgentProcess, start: Callable[[], str]) -> None:
+def kill_process(site: Site, process: AgentProcess, start: Callable[[], str]) -> Broken:
     """Kills a process (SIGKILL) until `start` starts it again; `start` returns how long that took, in words."""
 
     def look() -> str:
@@ -182,15 +175,12 @@ async def kill_process(site: Site, process: AgentProcess, start: Callable[[], st
             raise LabError(f"process {pid} of {site.node} was running although it was killed")
         return f"process {pid} was dead for {time.monotonic() - site.began:.1f} s"
 
-    def strike() -> Broken:
-        process.kill()
-        return Broken(look, start)
-
     pid = process.pid
-    await site.break_by(strike)
+    process.kill()
+    return Broken(look, start)
 
 
-async def dns(site: Site) -> None:
+def dns(site: Site) -> Broken:
     """Kills the DNS process (SIGKILL) while a pod of the node sends queries all the time."""
     agent = site.cluster.agents[site.node]
     before, printed = site.cluster.dns_process(site.node), len(agent.lines)
@@ -204,41 +194,36 @@ async def dns(site: Site) -> None:
             raise LabError(f"the agent of {site.node} has not seen that process {before} was killed")
         return f"process {before} was killed, {after} took its place"
 
-    def kill() -> Broken:
-        lookups = [Lookups(Resolver(namespace, server), name) for server in site.cluster.settings.dns_addresses]
+    lookups = [Lookups(Resolver(namespace, server), name) for server in site.cluster.settings.dns_addresses]
 
-        def end() -> str:
-            for each in lookups:
-                each.stop()
-            site.lost = sum(each.failed for each in lookups)
-            asked, again = sum(each.asked for each in lookups), sum(each.again for each in lookups)
-            slowest = max(each.slowest for each in lookups)
-            return f"{asked} lookups, {site.lost} failed, {again} asked again, the slowest took {slowest:.2f} s"
+    def end() -> str:
+        for each in lookups:
+            each.stop()
+        site.lost = sum(each.failed for each in lookups)
+        asked, again = sum(each.asked for each in lookups), sum(each.again for each in lookups)
+        slowest = max(each.slowest for each in lookups)
+        return f"{asked} lookups, {site.lost} failed, {again} asked again, the slowest took {slowest:.2f} s"
 
-        try:
-            site.cluster.patience.until(lambda: all(each.asked > FIRST_LOOKUPS for each in lookups), "lookups")
-            os.kill(before, signal.SIGKILL)
-            site.began = time.monotonic()
-            site.cluster.patience.until_line(agent, "started a DNS process", "another DNS process", after=printed)
-        except BaseException:
-            end()
-            raise
-        return Broken(look, end)
-
-    await site.break_by(kill)
+    try:
+        site.cluster.patience.until(lambda: all(each.asked > FIRST_LOOKUPS for each in lookups), "lookups")
+        os.kill(before, signal.SIGKILL)
+        site.began = time.monotonic()
+        site.cluster.patience.until_line(agent, "started a DNS process", "another DNS process", after=printed)
+    except BaseException:
+        end()
+        raise
+    return Broken(look, end)
 
 
-async def freeze(site: Site) -> None:
+def freeze(site: Site) -> Broken:
     """Stops the agent's process (SIGSTOP), and lets it continue later."""
     cluster, node = site.cluster, site.node
-    await freeze_process(
+    return freeze_process(
         site, cluster.agents[node], lambda: cluster.freeze_agent(node), lambda: cluster.thaw_agent(node)
     )
 
 
-async def freeze_process(
-    site: Site, process: AgentProcess, stop: Callable[[], None], resume: Callable[[], None]
-) -> None:
+def freeze_process(site: Site, process: AgentProcess, stop: Callable[[], None], resume: Callable[[], None]) -> Broken:
     """Stops a process (SIGSTOP) until `resume`; connections to it stay open and silent."""
 
     def look() -> str:
@@ -246,18 +231,11 @@ async def freeze_process(
             raise LabError(f"process {process.pid} of {site.node} was in state {process.kernel_state}, not T (stopped)")
         return f"process {process.pid} was in state T (stopped) for {time.monotonic() - site.began:.1f} s"
 
-    def thaw() -> str:
-        resume()
-        return ""
-
-    def strike() -> Broken:
-        stop()
-        return Broken(look, thaw)
-
-    await site.break_by(strike)
+    stop()
+    return Broken(look, resume)
 
 
-async def api(site: Site) -> None:
+def api(site: Site) -> Broken:
     """Stops the API server, or each of several (SIGTERM), and starts it again later."""
     control = site.cluster.control
     assert control is not None, "the API server belongs to the lab"
@@ -271,11 +249,8 @@ async def api(site: Site) -> None:
         control.restart_servers()
         return "then it did"
 
-    def stop() -> Broken:
-        control.stop_servers()
-        return Broken(look, start)
-
-    await site.break_by(stop)
+    control.stop_servers()
+    return Broken(look, start)
 
 
 async def rollover(site: Site) -> None:
@@ -306,17 +281,14 @@ async def rollover(site: Site) -> None:
     )
 
 
-async def flush(site: Site) -> None:
+def flush(site: Site) -> None:
     """Runs `nft flush ruleset` on the node, as another program might."""
 
-    def flush_and_look() -> bool:
-        before = table_handles(site)
-        if not before:
-            raise LabError(f"there is no table of an agent on {site.node}")
-        site.cluster.world.nft(site.node, "flush ruleset")
-        return before == table_handles(site)
-
-    kept = await site.work(flush_and_look)
+    before = table_handles(site)
+    if not before:
+        raise LabError(f"there is no table of an agent on {site.node}")
+    site.cluster.world.nft(site.node, "flush ruleset")
+    kept = before == table_handles(site)
     site.seen.append("the agent's tables are owned and were not flushed" if kept else "the agent's tables were flushed")
 
 
@@ -327,28 +299,23 @@ def table_handles(site: Site) -> dict[str, int]:
     return {table["family"]: table["handle"] for table in tables if table["name"] == "nodeagent"}
 
 
-async def conntrack(site: Site) -> None:
+def conntrack(site: Site) -> Broken:
     """Fills the node's connection table with other connections."""
     program = [*PROGRAM, "nodeagent.lab.full_conntrack"]
+    filler = site.cluster.start_until(site.node, program, "full", seconds=60.0)
+    site.began = time.monotonic()
+    before = packets_without_room(site)
 
-    def fill() -> Broken:
-        filler = site.cluster.start_until(site.node, program, "full", seconds=60.0)
-        site.began = time.monotonic()
-        before = packets_without_room(site)
+    def look() -> str:
+        lost = packets_without_room(site) - before
+        if not lost:
+            raise LabError(f"no packet found the connection table of {site.node} full")
+        return f"{lost} packets of new connections found no room"
 
-        def look() -> str:
-            lost = packets_without_room(site) - before
-            if not lost:
-                raise LabError(f"no packet found the connection table of {site.node} full")
-            return f"{lost} packets of new connections found no room"
+    def clear() -> None:
+        filler.stop(seconds=30.0)
 
-        def clear() -> str:
-            filler.stop(seconds=30.0)
-            return ""
-
-        return Broken(look, clear)
-
-    await site.break_by(fill)
+    return Broken(look, clear)
 
 
 def packets_without_room(site: Site) -> int:

@@ -117,7 +117,7 @@ async def break_and_repair(
     present.append(text)
     try:
         try:
-            await kind.inject(site)
+            await site.inject(kind.inject)
             if site.broken is not None:
                 await let_it_last(kind, seconds, changes)
                 site.seen.append(await site.work(site.broken.look))

@@ -31,7 +31,7 @@ class Cuts:
             raise LabError(f"{text} already")
         self._present.append(text)
         try:
-            await _CUT.inject(site)
+            await site.inject(_CUT.inject)
         finally:
             if site.broken is None:
                 self._present.remove(text)
