@@ -17,11 +17,11 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from nodeagent.lab.net.fork_server import ForkServer
 from nodeagent.lab.net.network_namespaces import LabError, create_namespaces, namespace_name, remove_namespace
 from tests.harness.bytecode import compile_share
 from tests.harness.effort import AT_LENGTH
 from tests.harness.warm_start import MODULES, WarmLauncher
+from tests.harness.worlds.forks import SeparateForkServer
 
 HERE = Path(__file__).parent
 WITH_PACKETS = frozenset({"netns", "e2e", "lab"})
@@ -124,7 +124,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def warm_launcher() -> Iterator[WarmLauncher]:
     """Forks actors and the commands of `nodeagent`, instead of interpreters that import everything again."""
-    server = ForkServer(*MODULES)
+    server = SeparateForkServer(*MODULES)
     yield WarmLauncher(server)
     server.close()
 

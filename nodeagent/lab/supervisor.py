@@ -224,7 +224,7 @@ def main(base: str, settings: str) -> int:
     """Returns the exit status: 0 taken down, 1 it could not be built (one line on standard error says why)."""
     wanted = msgspec.json.decode(settings, type=Settings)
     directory = LabDirectory(Path(base), wanted.name)
-    fork_server = ForkServer.of_this_process(ACTOR, *modules_of(*COMMANDS))
+    fork_server = ForkServer(ACTOR, *modules_of(*COMMANDS))
     try:
         directory.hold()
         asyncio.run(Supervisor(directory, wanted, fork_server).run())

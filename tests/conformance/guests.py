@@ -11,12 +11,13 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from nodeagent.lab.net.fork_server import Fork, ForkServer
+from nodeagent.lab.net.fork_server import Fork
 from nodeagent.lab.net.network_namespaces import CLONE_NEWNET, DIRECTORY
+from tests.harness.worlds.forks import SeparateForkServer
 from tests.harness.worlds.sctp_actor import SctpActor
 
 
-class GuestForks(ForkServer):
+class GuestForks(SeparateForkServer):
     """A fork server for `Member`, whose actors are guests of the namespace they are named for."""
 
     def fork(self, function: str, arguments: Sequence[str], descriptors: Sequence[int] = ()) -> Fork:

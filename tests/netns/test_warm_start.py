@@ -72,10 +72,10 @@ def test_where_no_namespace_is_named_it_is_that_of_the_thread_that_starts_it(
 
 CREATOR = """
 import os, signal
-from nodeagent.lab.net.fork_server import ForkServer
+from tests.harness.worlds.forks import SeparateForkServer
 from tests.harness.worlds.world import World
 from tests.harness.warm_start import AGENT, MODULES, WarmLauncher
-launcher = WarmLauncher(ForkServer(*MODULES))
+launcher = WarmLauncher(SeparateForkServer(*MODULES))
 with World(fork_server=launcher.fork_server, launcher=launcher) as world:
     agent = world.start("caller", [*AGENT, "run", "--master", "http://192.0.2.1", "--node-name", "n"])
     agent.wait_for_line("192.0.2.1")

@@ -22,6 +22,7 @@ from nodeagent.lab.lab_plan import node_name
 from nodeagent.lab.net.fork_server import ForkServer
 from nodeagent.lab.net.member import ACTOR
 from nodeagent.lab.net.warm_launcher import modules_of
+from tests.harness.worlds.forks import SeparateForkServer
 from tests.soak.laws import Violation
 from tests.soak.machine import machine
 from tests.soak.planted import BUGS, program_of
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     seeds = options.seeds.split() or [options.seed or secrets.token_hex(3)]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the lab and its disk are removed
-    fork_server = ForkServer(ACTOR, *modules_of(*COMMANDS))
+    fork_server = SeparateForkServer(ACTOR, *modules_of(*COMMANDS))
     status = 0
     try:
         for seed in seeds:

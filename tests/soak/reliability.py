@@ -23,6 +23,7 @@ from nodeagent.lab.net.member import ACTOR
 from nodeagent.lab.net.namespace_process import Launcher
 from nodeagent.lab.net.network_namespaces import LabError, enter, inside
 from nodeagent.lab.net.warm_launcher import modules_of
+from tests.harness.worlds.forks import SeparateForkServer
 from tests.harness.worlds.power import cut_power, give_power
 from tests.soak.__main__ import COMMANDS, DISK_MEGABYTES, small_disk
 from tests.soak.costs import Cost, cost_of, write_costs
@@ -289,7 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", type=Path, help="the document whose measured columns are replaced")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    fork_server = ForkServer(ACTOR, *modules_of(*COMMANDS))
+    fork_server = SeparateForkServer(ACTOR, *modules_of(*COMMANDS))
     costs: dict[str, Cost] = {}
     try:
         with small_disk(DISK_MEGABYTES) as base, bench_on(base, fork_server) as bench:

@@ -17,12 +17,10 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from fcntl import F_DUPFD_CLOEXEC, fcntl
-from functools import partial
 from pathlib import Path
-from typing import Self
 
 import msgspec
 
@@ -102,38 +100,19 @@ class Fork:
 
 
 class ForkServer:
-    """Starts the server, which imports `modules` while the caller continues. It ends with `close` or with its creator."""
+    """A fork of this process that forks as ordered, with everything that it and `modules` have imported. It ends with `close` or
+    with its creator. This process must have only one thread, because locks of others would stay held, and default signals."""
 
     def __init__(self, *modules: str) -> None:
-        root = str(Path(__file__).parents[3])
-        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            process = subprocess.Popen(
-                [*PROGRAM, *modules, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                env=os.environ | {"PYTHONPATH": root},
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the creator, which then ends what it has started
-            )
-        self.pid = process.pid
-        self._wait: Callable[[], object] = process.wait
-
-    @classmethod
-    def of_this_process(cls, *modules: str) -> Self:
-        """Returns a server that is a fork of this process, with everything that it and `modules` have imported. This
-        process must have only one thread, because locks of others would stay held in the fork, and default signals."""
         import_all(modules)
-        made = cls.__new__(cls)
-        made._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        made.pid = os.fork()
-        if not made.pid:
-            made._orders.close()
-            os.setsid()
+        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.pid = os.fork()
+        if not self.pid:
+            self._orders.close()
+            os.setsid()  # Ctrl-C is for the creator, which then ends what it has started
             with show_command_line([*PROGRAM, *modules]):
-                carry_out(Order(f"{__name__}:main", modules), [theirs.fileno()])
+                carry_out(Order(f"{__name__}:main", ()), [theirs.fileno()])
         theirs.close()
-        made._wait = partial(os.waitpid, made.pid, 0)
-        return made
 
     def fork(self, function: str, arguments: Sequence[str], descriptors: Sequence[int] = ()) -> Fork:
         """Returns a process that calls a function of one of the modules. Raises LabError."""
@@ -150,7 +129,7 @@ class ForkServer:
     def close(self) -> None:
         """Ends the server. Its forks continue, but their exit status is lost."""
         self._orders.close()
-        self._wait()
+        os.waitpid(self.pid, 0)
 
 
 def serve(orders: socket.socket) -> None:
@@ -243,12 +222,6 @@ def show_command_line(words: Sequence[str]) -> mmap.mmap:
     return area
 
 
-def main(*words: str | int) -> None:
-    """Imports the modules, then serves. words: the modules, and the descriptor of the socket of orders."""
-    *modules, descriptor = words
-    import_all(map(str, modules))
-    serve(socket.socket(fileno=int(descriptor)))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def main(descriptor: int) -> None:
+    """Serves. descriptor: the socket of orders."""
+    serve(socket.socket(fileno=descriptor))

@@ -10,6 +10,7 @@ from nodeagent.lab.net.namespace_process import Launcher
 from nodeagent.lab.net.network_namespaces import run_ip
 from nodeagent.lab.net.topology import UNDERLAY, Pod, Topology
 from tests.harness.worlds import power, routed_wiring
+from tests.harness.worlds.forks import SeparateForkServer
 from tests.harness.worlds.power import Wiring
 from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.sctp_actor import ACTOR
@@ -35,7 +36,7 @@ class World(world.World):
 
     def __enter__(self) -> Self:
         if self._fork_server is None:
-            self._fork_server = self._own_fork_server = ForkServer(ACTOR)
+            self._fork_server = self._own_fork_server = SeparateForkServer(ACTOR)
         return super().__enter__()
 
     def add_pod(self, node: str, pod: Pod) -> Member:

@@ -14,13 +14,14 @@ import pytest
 
 from nodeagent.lab.net.fork_server import Fork, ForkServer
 from nodeagent.lab.net.network_namespaces import LabError, is_alive
+from tests.harness.worlds.forks import SeparateForkServer
 
 SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ForkServer]:
-    server = ForkServer("signal")
+    server = SeparateForkServer("signal")
     yield server
     server.close()
 
@@ -85,7 +86,7 @@ def test_forks_begin_with_default_signals(server: ForkServer) -> None:
 
 
 def test_there_are_no_forks_without_a_server() -> None:
-    server = ForkServer()
+    server = SeparateForkServer()
     pid = server.fork("os:getpid", []).pid
     server.close()
     assert pid
@@ -94,7 +95,7 @@ def test_there_are_no_forks_without_a_server() -> None:
 
 
 def test_a_server_that_cannot_import_says_so() -> None:
-    server = ForkServer("no_such_module")
+    server = SeparateForkServer("no_such_module")
     with pytest.raises(LabError, match="no process was forked"):
         server.fork("os:getpid", [])
     server.close()
@@ -112,7 +113,7 @@ def test_a_server_ends_with_its_creator() -> None:
 
 def test_a_server_can_be_a_fork_of_a_program_with_one_thread() -> None:
     text = "from nodeagent.lab.net.fork_server import ForkServer as F\nimport json, os\nprint('before')\n"
-    text += "f = F.of_this_process('signal')\nended = f.fork('builtins:int', ['x']).wait(60)\n"
+    text += "f = F('signal')\nended = f.fork('builtins:int', ['x']).wait(60)\n"
     text += "words = open(f'/proc/{f.pid}/cmdline').read().split('\\0')\nleads = os.getsid(f.pid) == f.pid\nf.close()\n"
     text += "print(json.dumps([ended, words[1:], leads, os.path.exists(f'/proc/{f.pid}')]))"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=SECONDS)
