@@ -1,4 +1,4 @@
-"""What we belief_from the kernel holds, computed from a read-back (pure)."""
+"""What we believe that the kernel holds, computed from a read-back (pure)."""
 
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
