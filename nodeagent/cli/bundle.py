@@ -1,4 +1,4 @@
-"""`nodeagent bundle` and `nodeagent replay`: writes an archive for a bug report, and programs one in a namespace."""
+"""`nodeagent bundle`: writes an archive for a bug report."""
 
 import gzip
 import io
@@ -18,20 +18,18 @@ import msgspec
 from nodeagent import __version__
 from nodeagent.cli.all_nodes.cluster_options import ClusterTarget, cluster_options
 from nodeagent.cli.asking import access_options
-from nodeagent.cli.bundle_archive import open_bundle
 from nodeagent.cli.bundled_commands import Programs, start_commands
-from nodeagent.cli.check import MOST_READ_TWICE
 from nodeagent.cli.diff import difference
 from nodeagent.cli.examples import examples
-from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
-from nodeagent.cli.explain import document, explain_all
+from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.cli.explanations import document, explain_unhealthy
 from nodeagent.cli.kernel_view import KernelView, read_kernel
 from nodeagent.cli.node_reading import ask_agent, look_at_node
 from nodeagent.cli.node_view import Access, NodeView
-from nodeagent.cli.recording import MEMBERS, RECORDING, NotReplayable, Recording, decode_recording, read_members
-from nodeagent.cli.replay import CannotRun, replay_in_namespace
+from nodeagent.cli.recording import MEMBERS, RECORDING, Recording
 from nodeagent.cli.replayed_objects import CONTEXT, OBJECTS
-from nodeagent.cli.replayed_routes import ABOUT, SURROUNDINGS
+from nodeagent.cli.replayed_routes import ABOUT
+from nodeagent.cli.second_reader import MOST_READ_TWICE
 from nodeagent.diagnosis.trace.kernel_rules import table_names
 from nodeagent.model.addresses import Family
 from nodeagent.model.text import printable
@@ -166,8 +164,8 @@ def _files(view: NodeView, access: Access, programs: Programs) -> Iterator[tuple
         found = difference(view, kernel, interface)
         as_wanted = not found.elements
         yield "diff.json", _json(found)
-    explained = explain_all(view, None if unread else kernel, as_wanted=as_wanted)
-    yield "explain.json", _rows([document(one, view.origin) for one in explained if not one.healthy])
+    unhealthy = explain_unhealthy(view, None if unread else kernel, as_wanted=as_wanted)
+    yield "explain.json", _rows([document(one, view.origin) for one in unhealthy])
     if view.agent is not None:
         yield from _agent_files(access, view.agent).items()
     yield from programs.outputs()
@@ -241,47 +239,3 @@ def _json(value: object) -> bytes:
 def _rows(values: Sequence[object]) -> bytes:
     """Returns a list with a value in each line: there may be as many as Services."""
     return b"[" + b",".join([b"\n" + _encode(value) for value in values]) + b"\n]\n"
-
-
-@click.command(
-    "replay",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    epilog=examples(
-        "nodeagent replay report.tar.gz",
-        "nodeagent replay report.tar.gz nft list table ip nodeagent",
-        "nodeagent replay report.tar.gz nodeagent explain web",
-        "nodeagent replay report.tar.gz nodeagent trace 10.244.1.5 10.96.0.10:80",
-        "nodeagent replay --node node-1 report.tar nodeagent explain     of an archive of all nodes",
-    ),
-)
-@click.argument("bundle", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@click.option(
-    "--node",
-    metavar="NAME",
-    help="The node, for an archive of all nodes. Before BUNDLE; after it, it is an option of COMMAND.",
-)
-def replay_command(bundle: Path, command: tuple[str, ...], node: str | None) -> None:
-    """Program the tables of BUNDLE in a new network namespace, and run COMMAND in it (default: `nodeagent show frontends`).
-
-    The namespace is deleted when COMMAND ends. The rules of this machine do not change.
-
-    Exit codes: that of COMMAND; 1 failed, 2 BUNDLE is not a bundle, or COMMAND is not a program, 3 no permission.
-    """
-    try:
-        with open_bundle(bundle, node) as file:
-            members = read_members(file, {RECORDING, OBJECTS, CONTEXT, *SURROUNDINGS})
-        decode_recording(members)
-    except NotReplayable as error:
-        raise Failure(f"{bundle}: {error}", UNUSABLE) from error
-    try:
-        code = replay_in_namespace(members, command)
-    except NotReplayable as error:
-        raise Failure(f"{bundle}: {error}", UNUSABLE) from error
-    except PermissionError as error:
-        raise Failure(f"a network namespace needs root: {error.strerror}", CANNOT_PROGRAM) from error
-    except CannotRun as error:
-        raise Failure(f"COMMAND cannot be run: {error}", UNUSABLE) from error
-    except (DataplaneError, OSError) as error:
-        raise Failure(str(error), FAILED) from error
-    click.get_current_context().exit(code)

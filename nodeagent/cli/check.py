@@ -20,7 +20,7 @@ from nodeagent.cli.exit_codes import FAILED
 from nodeagent.cli.kernel_reading import kernel_failures, read_with_retries
 from nodeagent.cli.other_tables import read_others
 from nodeagent.cli.rows import output_option, print_document, print_rows
-from nodeagent.cli.second_reader import NoSecondReader, SecondReader
+from nodeagent.cli.second_reader import MOST_READ_TWICE, NoSecondReader, SecondReader
 from nodeagent.diagnosis.checks.affinity_room import affinity_finding
 from nodeagent.diagnosis.checks.finding import Finding, Result, verdict_of
 from nodeagent.diagnosis.checks.foreign_programs import ipsec_findings, link_program_findings, vlan_findings
@@ -62,8 +62,6 @@ _NFT_SECONDS = 10.0
 _INTERFACE = "nodeagent0"
 _EVALUATED_NOWHERE = tuple(f"table {family} " for family in OUTSIDE)
 """The start of notes on tables that have a finding of their own."""
-MOST_READ_TWICE = 20_000
-"""The most elements of a set that libnftables reads too: it needs half a second for as many."""
 Known = Mapping[Family, TableReading | None]
 """Our tables as first read; they are read again only if the rules have changed. None: there was no table."""
 MOST_ASKED = 8

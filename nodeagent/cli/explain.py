@@ -1,14 +1,11 @@
 """`nodeagent explain`: why a Service works on this node, or why not."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from types import MappingProxyType
 
 import click
-from msgspec.structs import replace
 
 from nodeagent.cli.all_nodes.cluster_options import BRIEF, ClusterTarget, cluster_options
 from nodeagent.cli.asking import access_options, verdict_style
@@ -17,23 +14,22 @@ from nodeagent.cli.columns import Column
 from nodeagent.cli.endpoint_probes import probe_endpoints, probe_services
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.cli.explanations import document, explain, explain_unhealthy
 from nodeagent.cli.kernel_view import KernelView, read_kernel
 from nodeagent.cli.known_names import complete_namespace, complete_service
 from nodeagent.cli.node_reading import look_at_node
 from nodeagent.cli.node_view import Access, NodeView
-from nodeagent.cli.on_this_node import FollowedConnections, follow_service, follow_services, node_faults
+from nodeagent.cli.on_this_node import follow_service, follow_services, node_faults
 from nodeagent.cli.rows import is_terminal, output_option, print_document, print_rows
 from nodeagent.cli.service_argument import ServiceArgument, find_service, parse_service
 from nodeagent.diagnosis.explain.explanation_text import lines_of
-from nodeagent.diagnosis.explain.kernel import KernelService, NodeFault, Probe
+from nodeagent.diagnosis.explain.kernel import FollowedConnections, NodeFault, Probe
 from nodeagent.diagnosis.explain.reservations import reservations
-from nodeagent.diagnosis.explain.service import Explanation, explain_missing, explain_service
-from nodeagent.diagnosis.explain.service_facts import ServiceFacts
-from nodeagent.diagnosis.tables.deviation import is_as_wanted
+from nodeagent.diagnosis.explain.service import Explanation
+from nodeagent.diagnosis.explain.service_facts import ports_of
 from nodeagent.diagnosis.verdict_line import verdict_line
 from nodeagent.model.addresses import parse_address
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.taken import AddressesInUse, addresses_in_use
 from nodeagent.proxy.dataplane.errors import DataplaneError
 
 WATCH_SECONDS = 2.0
@@ -189,7 +185,7 @@ def _settled(
             kernel,
             port=port,
             client=client,
-            probe=probe,
+            probes=_probes(view, key, port) if probe else (),
             missing=_missing(view, key),
             followed=followed,
             faults=faults,
@@ -212,8 +208,10 @@ def _all(access: Access, client: str, *, probe: bool, output: str, brief: bool) 
         followed = FollowedConnections() if kernel is None else _followed(view, kernel)
         missing = _missing(view)
         probes = {} if probing is None else probing.result()
-    found = explain_all(view, kernel, client=client, probes=probes, missing=missing, faults=faults, followed=followed)
-    bad = sorted((one for one in found if not one.healthy), key=lambda one: (-one.rank, one.service))
+    found = explain_unhealthy(
+        view, kernel, client=client, probes=probes, missing=missing, faults=faults, followed=followed
+    )
+    bad = sorted(found, key=lambda one: (-one.rank, one.service))
     tried = f", of which {sum(map(bool, probes.values()))} were tried" if probe else ""
     unseen = reservations(view.problems, followed.unseen, of_all=True)
     verdict = f"healthy: {len(view.services)} Services{tried}{unseen}"
@@ -246,117 +244,18 @@ def _all(access: Access, client: str, *, probe: bool, output: str, brief: bool) 
     return not bad, show, bad
 
 
-def document(one: Explanation, origin: str) -> dict[str, object]:
-    """Returns the explanation with its origin as a document; the verdict is the first field."""
-    fields: dict[str, object] = {name: getattr(one, name) for name in one.__struct_fields__}
-    return {"verdict": fields.pop("verdict"), "healthy": fields.pop("healthy"), "origin": origin, **fields}
-
-
 def _brief(one: Explanation, origin: str = "") -> dict[str, object]:
     """Returns the findings on a Service, without the facts behind them."""
     fields = document(one, origin)
     return {name: fields[name] for name in ("verdict", "healthy", "origin", "severity", "service", "findings")}
 
 
-def explain_all(
-    view: NodeView,
-    kernel: Sequence[KernelView] | None,
-    *,
-    as_wanted: bool | None = None,
-    client: str = "",
-    probes: Mapping[ObjectKey, tuple[Probe, ...]] = MappingProxyType({}),
-    missing: AbstractSet[str] = frozenset(),
-    faults: Sequence[NodeFault] = (),
-    followed: FollowedConnections | None = None,
-) -> Iterator[Explanation]:
-    """Yields an explanation of every Service of the view, sorted by name; of a healthy one it may lack what the kernel has.
-
-    as_wanted: whether the tables are known to have the wanted elements and no others; None: they are compared here. The other
-    parameters are those of `explain`.
-    """
-    taken = addresses_in_use(view.states.values(), view.context.node_addresses)
-    if as_wanted is None:
-        as_wanted = all(is_as_wanted(view.states, view.node, table.family, table.image) for table in kernel or ())
-    explained = partial(
-        explain,
-        view,
-        kernel=kernel,
-        client=client,
-        flows=False,
-        missing=missing,
-        taken=taken,
-        faults=faults,
-        followed=followed,
-        probes=probes,
-        as_wanted=as_wanted,
-    )
-    yield from map(explained, sorted(view.services))
-
-
-def explain(
-    view: NodeView,
-    key: ObjectKey,
-    kernel: Sequence[KernelView] | None,
-    *,
-    port: str = "",
-    client: str = "",
-    probe: bool = False,
-    flows: bool = True,
-    missing: AbstractSet[str] = frozenset(),
-    taken: AddressesInUse | None = None,
-    followed: FollowedConnections | None = None,
-    faults: Sequence[NodeFault] = (),
-    probes: Mapping[ObjectKey, tuple[Probe, ...]] | None = None,
-    as_wanted: bool = False,
-) -> Explanation:
-    """Explains one Service of the view.
-
-    flows: read tracked connections. missing: ClusterIPs that the service interface lacks. taken: addresses of all Services;
-    None: computed here. followed, faults: effects of the node on connections. probes: results by Service; None: those of `probe`.
-    as_wanted: the tables are known to have the wanted elements; then the explanation of a healthy Service lacks them.
-    """
-    if key in view.left_out:
-        other, slices = view.left_out[key]
-        return explain_service(ServiceFacts(service=other, slices=tuple(slices), context=view.context, state=None))
-    service = view.services.get(key)
-    if service is None:
-        return explain_missing(key, [*view.services, *view.others], view.problems, view.unwatched)
-    state = view.states.get(key)
-    found: list[KernelService] | None = None
-    if kernel is not None:
-        compared = not as_wanted
-        found = [
-            table.of_service(key, state, flows=flows, missing=missing, listed=compared, compared=compared)
-            for table in kernel
-        ]
-    facts = ServiceFacts(
-        service=service,
-        slices=tuple(view.slices.get(key, ())),
-        context=view.context,
-        state=state,
-        problems=view.problems,
-        kernel=found,
-        port=port,
-        client=client,
-        agent_runs=view.agent_runs,
-        service_ranges=view.node.service_cidrs,
-        taken=taken or view.taken or addresses_in_use(view.states.values(), view.context.node_addresses),
-        pod_ranges=view.node.pod_cidrs,
-        node_port_ranges=view.node.node_port_cidrs,
-        astray=() if view.slices.get(key) else tuple(view.strays),
-        stopped=() if followed is None else followed.stopped.get(key, ()),
-        unseen=() if followed is None else followed.unseen,
-        node_faults=faults,
-        names_at=tuple(view.names_at),
-        probes=() if probes is None else probes.get(key, ()),
-    )
-    if probe and probes is None and state is not None:
-        facts = replace(facts, probes=probe_endpoints(state, [one.name or "" for one in facts.ports]))
-    explained = explain_service(facts)
-    if kernel is None or explained.healthy or not as_wanted:
-        return explained
-    listed = tuple(table.of_service(key, state, flows=flows, missing=missing, compared=False) for table in kernel)
-    return replace(explained, kernel=listed)
+def _probes(view: NodeView, key: ObjectKey, port: str) -> tuple[Probe, ...]:
+    """Connects to the endpoints of a Service. port: the name or number of a port; empty: all ports."""
+    service, state = view.services.get(key), view.states.get(key)
+    if service is None or state is None or key in view.left_out:
+        return ()
+    return probe_endpoints(state, [one.name or "" for one in ports_of(service, port)])
 
 
 def _faults(view: NodeView) -> tuple[NodeFault, ...]:

@@ -25,7 +25,7 @@ COMMANDS = {
     "log-level": ("nodeagent.cli.problems", "log_level_command", "Print or change the level of the agent's log."),
     "top": ("nodeagent.cli.top", "top_command", "Show Services by new connections a second."),
     "bundle": ("nodeagent.cli.bundle", "bundle_command", "Write one archive for a bug report."),
-    "replay": ("nodeagent.cli.bundle", "replay_command", "Program the tables of a bundle in a network namespace."),
+    "replay": ("nodeagent.cli.replay", "replay_command", "Program the tables of a bundle in a network namespace."),
     "check": ("nodeagent.cli.check", "check_command", "Check the kernel, the settings and the programmed rules."),
     "dns": ("nodeagent.cli.dns", "dns_command", "Answer a name as cluster DNS does, and say why."),
     "cleanup": ("nodeagent.cli.cleanup", "cleanup_command", "Remove everything that nodeagent made on this node."),

@@ -5,8 +5,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 
-from msgspec import Struct
-
 from nodeagent.cli.check import port_shortage_facts
 from nodeagent.cli.kernel_reading import read_with_retries
 from nodeagent.cli.other_tables import read_others
@@ -15,7 +13,7 @@ from nodeagent.diagnosis.checks.hook_order import order_findings
 from nodeagent.diagnosis.checks.kernel_facts import read_facts
 from nodeagent.diagnosis.checks.settings import setting_findings
 from nodeagent.diagnosis.checks.source_port_room import port_findings
-from nodeagent.diagnosis.explain.kernel import NodeFault, StoppedConnection
+from nodeagent.diagnosis.explain.kernel import FollowedConnections, NodeFault, StoppedConnection
 from nodeagent.diagnosis.trace import sampled_ways
 from nodeagent.diagnosis.trace.journey import Node
 from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
@@ -33,14 +31,6 @@ MOST_PLACES = 8
 """The number of a Service's addresses and ports to which connections are followed."""
 MOST_PODS = 16
 """The number of endpoints on this node among which a pod with a route is searched."""
-
-
-class FollowedConnections(Struct, frozen=True):
-    """Connections that were followed through this node's rules and routes. stopped: those that do not get through, by
-    Service. unseen: notes on rules that were not evaluated."""
-
-    stopped: Mapping[ObjectKey, tuple[StoppedConnection, ...]] = {}
-    unseen: tuple[str, ...] = ()
 
 
 def node_faults(families: Collection[Family], pod_cidrs: Collection[str]) -> tuple[NodeFault, ...]:

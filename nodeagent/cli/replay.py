@@ -1,4 +1,4 @@
-"""Programs a recorded node in a new network namespace."""
+"""`nodeagent replay`: programs a recorded node in a new network namespace."""
 
 import asyncio
 import ctypes
@@ -10,11 +10,17 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from nodeagent.cli.recording import Recording, decode_recording
-from nodeagent.cli.replayed_objects import environment_of, write_manifests
-from nodeagent.cli.replayed_routes import make_surroundings
+import click
+
+from nodeagent.cli.bundle_archive import open_bundle
+from nodeagent.cli.examples import examples
+from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
+from nodeagent.cli.recording import RECORDING, NotReplayable, Recording, decode_recording, read_members
+from nodeagent.cli.replayed_objects import CONTEXT, OBJECTS, environment_of, write_manifests
+from nodeagent.cli.replayed_routes import SURROUNDINGS, make_surroundings
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.errors import DataplaneError
 from nodeagent.proxy.dataplane.node_dataplane import NodeDataplane
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 from nodeagent.proxy.observe.dataplane_listeners import DataplaneListener
@@ -64,3 +70,47 @@ async def _program(recording: Recording) -> None:
         dataplane = NodeDataplane(netlink, Ownership.PLAIN, options, _NoObserver(), interface_name=None)
         for table in dataplane.tables:
             await table.sync({state.key: state for state in recording.states}, recording.node)
+
+
+@click.command(
+    "replay",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog=examples(
+        "nodeagent replay report.tar.gz",
+        "nodeagent replay report.tar.gz nft list table ip nodeagent",
+        "nodeagent replay report.tar.gz nodeagent explain web",
+        "nodeagent replay report.tar.gz nodeagent trace 10.244.1.5 10.96.0.10:80",
+        "nodeagent replay --node node-1 report.tar nodeagent explain     of an archive of all nodes",
+    ),
+)
+@click.argument("bundle", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--node",
+    metavar="NAME",
+    help="The node, for an archive of all nodes. Before BUNDLE; after it, it is an option of COMMAND.",
+)
+def replay_command(bundle: Path, command: tuple[str, ...], node: str | None) -> None:
+    """Program the tables of BUNDLE in a new network namespace, and run COMMAND in it (default: `nodeagent show frontends`).
+
+    The namespace is deleted when COMMAND ends. The rules of this machine do not change.
+
+    Exit codes: that of COMMAND; 1 failed, 2 BUNDLE is not a bundle, or COMMAND is not a program, 3 no permission.
+    """
+    try:
+        with open_bundle(bundle, node) as file:
+            members = read_members(file, {RECORDING, OBJECTS, CONTEXT, *SURROUNDINGS})
+        decode_recording(members)
+    except NotReplayable as error:
+        raise Failure(f"{bundle}: {error}", UNUSABLE) from error
+    try:
+        code = replay_in_namespace(members, command)
+    except NotReplayable as error:
+        raise Failure(f"{bundle}: {error}", UNUSABLE) from error
+    except PermissionError as error:
+        raise Failure(f"a network namespace needs root: {error.strerror}", CANNOT_PROGRAM) from error
+    except CannotRun as error:
+        raise Failure(f"COMMAND cannot be run: {error}", UNUSABLE) from error
+    except (DataplaneError, OSError) as error:
+        raise Failure(str(error), FAILED) from error
+    click.get_current_context().exit(code)

@@ -20,6 +20,8 @@ from nodeagent.proxy.dataplane.program.schema import SetSpec
 
 SYSTEM_PACKAGES = Path("/usr/lib/python3/dist-packages")
 HOW_TO_INSTALL = "install python3-nftables (Debian, Ubuntu) or python3-nftables (Fedora)"
+MOST_READ_TWICE = 20_000
+"""The most elements of a set that libnftables reads too: it needs half a second for as many."""
 _FAMILIES = {Family.IPV4: "ip", Family.IPV6: "ip6"}
 
 

@@ -39,10 +39,7 @@ def findings_of(facts: ServiceFacts, accounts: Sequence[Account]) -> Iterator[Fi
 
     accounts: its endpoints (`ServiceFacts.accounts`).
     """
-    yield from object_findings.misplaced_cluster_ips(facts)
-    yield from faults_of_node(facts)
-    yield from kernel_findings(facts)
-    yield from object_findings.unusable_ports(facts)
+    yield from _causes(facts)
     ports = [one for one in facts.ports if not facts.is_answered_here(one)]
     if any(one.endpoints for one in facts.slices):
         for port in filter(object_findings.is_usable, ports):
@@ -52,6 +49,24 @@ def findings_of(facts: ServiceFacts, accounts: Sequence[Account]) -> Iterator[Fi
     yield from object_findings.chained(facts, accounts)
     yield from stopped_on_the_way(facts)
     yield from silent_endpoints(facts, accounts)
+    yield from _consequences(facts)
+
+
+def findings_beside_endpoints(facts: ServiceFacts) -> Iterator[Finding]:
+    """Yields those of `findings_of` that need no accounts of endpoints."""
+    yield from _causes(facts)
+    yield from stopped_on_the_way(facts)
+    yield from _consequences(facts)
+
+
+def _causes(facts: ServiceFacts) -> Iterator[Finding]:
+    yield from object_findings.misplaced_cluster_ips(facts)
+    yield from faults_of_node(facts)
+    yield from kernel_findings(facts)
+    yield from object_findings.unusable_ports(facts)
+
+
+def _consequences(facts: ServiceFacts) -> Iterator[Finding]:
     yield from object_findings.node_ports(facts)
     yield from _conflicts(facts)
     yield from _clients(facts)

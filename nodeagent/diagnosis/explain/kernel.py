@@ -5,6 +5,8 @@ from enum import Enum
 
 from msgspec import Struct
 
+from nodeagent.model.names import ObjectKey
+
 
 class TableState(Enum):
     """The state of a family's table."""
@@ -92,3 +94,11 @@ class NodeFault(Struct, frozen=True):
     do: str
     family: str = ""
     broken: bool = False
+
+
+class FollowedConnections(Struct, frozen=True):
+    """Connections that were followed through this node's rules and routes. stopped: those that do not get through, by
+    Service. unseen: notes on rules that were not evaluated."""
+
+    stopped: Mapping[ObjectKey, tuple[StoppedConnection, ...]] = {}
+    unseen: tuple[str, ...] = ()

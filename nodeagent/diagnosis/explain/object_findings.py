@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_network
 from nodeagent.diagnosis.explain.endpoint_reasons import Account
 from nodeagent.diagnosis.explain.service_facts import ServiceFacts
 from nodeagent.diagnosis.explain.verdict import Finding, Severity
-from nodeagent.model.addresses import LAST_PORT, endpoint_text, family_of, parse_address
+from nodeagent.model.addresses import LAST_PORT, endpoint_text, family_of, pack_address, parse_address
 from nodeagent.model.objects import LABEL_PROXY_NAME, EndpointSlice, Service, ServicePort
 from nodeagent.model.text import none_of_its
 from nodeagent.proxy.translate.service_ports import PROTOCOLS, is_port_number
@@ -22,12 +22,27 @@ _network = cache(ip_network)
 """The same few ranges are asked for of every Service."""
 
 
+@cache
+def _bounds(cidr: str) -> tuple[bytes, bytes]:
+    network = _network(cidr)
+    return network.network_address.packed, network.broadcast_address.packed
+
+
+def cluster_ips_among(addresses: Sequence[str], facts: ServiceFacts) -> list[str]:
+    """Returns those of these addresses that are ClusterIPs, or in their ranges."""
+    taken, ranges = facts.taken.cluster_ips, [_bounds(cidr) for cidr in facts.service_ranges]
+    return [
+        one
+        for one, packed in zip(addresses, map(pack_address, addresses), strict=True)
+        if one in taken or any(len(low) == len(packed) and low <= packed <= high for low, high in ranges)
+    ]
+
+
 def chained(facts: ServiceFacts, accounts: Sequence[Account]) -> Iterator[Finding]:
     """Endpoints that are addresses of Services: a connection is translated only once."""
     used = list(dict.fromkeys((one.address, one.port) for one in accounts if one.used))
-    ranges = [_network(cidr) for cidr in facts.service_ranges]
     taken = facts.taken
-    ips = [one for one, _ in used if one in taken.cluster_ips or any(ip_address(one) in cidr for cidr in ranges)]
+    ips = cluster_ips_among([one for one, _ in used], facts)
     here = [endpoint_text(address, port) for address, port in used if port and (address, port) in taken.here]
     outside = [endpoint_text(address, port) for address, port in used if port and (address, port) in taken.outside]
     for found, what, certain in (

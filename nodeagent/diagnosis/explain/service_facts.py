@@ -16,6 +16,11 @@ from nodeagent.proxy.translate.context import Context
 DNS_PORT = 53
 
 
+def ports_of(service: Service, port: str) -> list[ServicePort]:
+    """Returns the ports of a Service that have this name or number, or all if it is empty."""
+    return [one for one in service.spec.ports or () if not port or port in (one.name or "", str(one.port))]
+
+
 class ServiceFacts(Struct, frozen=True, kw_only=True):
     """The input of `explain_service`.
 
@@ -64,8 +69,7 @@ class ServiceFacts(Struct, frozen=True, kw_only=True):
     @property
     def ports(self) -> list[ServicePort]:
         """The Service's ports, or the one that `port` names."""
-        ports = self.service.spec.ports or ()
-        return [one for one in ports if not self.port or self.port in (one.name or "", str(one.port))]
+        return ports_of(self.service, self.port)
 
     def is_answered_here(self, port: ServicePort) -> bool:
         """Returns whether this node answers DNS queries to that port itself, at every address of the Service."""
