@@ -85,27 +85,34 @@ def bundle_command(output: Path, access: Access, cluster: ClusterTarget | None) 
     """
     if cluster is not None:
         _bundle_of_all(output, cluster)
-    view = look_at_node(access)
-    count = 0
-    try:
-        with (
-            _open_output(output) as file,
-            gzip.GzipFile("", "wb", COMPRESSION, file) as packed,
-            tarfile.open(fileobj=packed, mode="w|") as archive,
-            Programs() as programs,
-        ):
-            for name, unsafe in _files(view, access, programs):
-                content, count = redacted(unsafe), count + 1
-                member = tarfile.TarInfo(f"{MEMBERS}/{name}")
-                member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())
-                archive.addfile(member, io.BytesIO(content))
-    except OSError as error:
-        raise Failure(f"{output}: {error.strerror or error}", FAILED) from error
-    except Failure:  # the agent ended meanwhile
-        if output != STDOUT:
-            output.unlink(missing_ok=True)
-        raise
+    with Programs() as programs:
+        start_commands(programs, access.socket)  # before all else: `nodeagent check` takes the longest
+        view = look_at_node(access)
+        try:
+            count = _write(output, view, access, programs)
+        except OSError as error:
+            raise Failure(f"{output}: {error.strerror or error}", FAILED) from error
+        except Failure:  # the agent ended meanwhile
+            if output != STDOUT:
+                output.unlink(missing_ok=True)
+            raise
     click.echo(f"{output}: {count} files, from {view.origin}", err=output == STDOUT)
+
+
+def _write(output: Path, view: NodeView, access: Access, programs: Programs) -> int:
+    """Writes the archive, and returns the number of its files. Raises OSError, Failure."""
+    count = 0
+    with (
+        _open_output(output) as file,
+        gzip.GzipFile("", "wb", COMPRESSION, file) as packed,
+        tarfile.open(fileobj=packed, mode="w|") as archive,
+    ):
+        for name, unsafe in _files(view, access, programs):
+            content, count = redacted(unsafe), count + 1
+            member = tarfile.TarInfo(f"{MEMBERS}/{name}")
+            member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())
+            archive.addfile(member, io.BytesIO(content))
+    return count
 
 
 def _open_output(output: Path) -> IO[bytes]:
@@ -129,7 +136,6 @@ def _bundle_of_all(output: Path, cluster: ClusterTarget) -> NoReturn:
 
 def _files(view: NodeView, access: Access, programs: Programs) -> Iterator[tuple[str, bytes]]:
     """Yields the files of the archive, as (name, content). programs: run meanwhile."""
-    start_commands(programs, access.socket)
     kernel, interface, unread = _kernel(view)
     big = _big_sets(kernel)
     programs.start("ruleset", *_listings(kernel, big))
