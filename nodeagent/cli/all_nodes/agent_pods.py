@@ -12,8 +12,6 @@ from nodeagent.lab.lab_objects import MANAGED_BY
 from nodeagent.model.text import did_you_mean
 from nodeagent.proxy.source.client.api_errors import MalformedAnswerError
 
-NAMESPACE = "kube-system"
-"""The namespace of deploy/base. Other namespaces are not searched, because their owners can create pods with our label."""
 LAB_MARK = "nodeagent-lab-"
 PAGE = "500"
 

@@ -8,12 +8,13 @@ from typing import TypeVar
 import click
 from msgspec import Struct
 
-from nodeagent.cli.all_nodes.agent_pods import NAMESPACE
 from nodeagent.cli.exit_codes import UNUSABLE, Failure
 from nodeagent.cli.known_names import complete_context, complete_node
 from nodeagent.cli.user_kubeconfig import kubeconfig_paths
 
 Result = TypeVar("Result")
+NAMESPACE = "kube-system"
+"""The namespace of deploy/base. Other namespaces are not searched, because their owners can create pods with our label."""
 WITHIN_SECONDS = 60.0
 NODE_SECONDS = 20.0
 BRIEF = "--brief"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from nodeagent.cli.all_nodes import agent_pods
+from nodeagent.cli.all_nodes import cluster_options
 from nodeagent.cli.all_nodes.agent_pods import AgentPlace, find_agents
 from nodeagent.cli.all_nodes.asking import Agents, NoAnswer
 from nodeagent.cli.all_nodes.cluster_options import BRIEF, ClusterTarget
@@ -106,7 +106,7 @@ def test_pods_of_other_namespaces_are_not_asked() -> None:
     lister = Lister(nodes=[node("a")], pods=[])
     asyncio.run(find_agents(lister, "kube-system", (), ""))
     assert [path for path, _ in lister.asked] == [NODES, PODS]
-    assert agent_pods.NAMESPACE == "kube-system"
+    assert cluster_options.NAMESPACE == "kube-system"
 
 
 @asynccontextmanager
