@@ -30,7 +30,7 @@ from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 MOST_PLACES = 8
 """The number of a Service's addresses and ports to which connections are followed."""
 MOST_PODS = 16
-"""The number of endpoints on this node among which a pod with a route is searched."""
+"""The number of endpoints on this node among which pods with a route are searched."""
 
 
 def node_faults(families: Collection[Family], pod_cidrs: Collection[str]) -> tuple[NodeFault, ...]:
@@ -114,7 +114,9 @@ def _follow_in_family(
                 return [], notes
             ways: tuple[sampled_ways.Ways, ...] = (sampled_ways.ways_from(client, places, node, routes),)
         else:
-            ways = sampled_ways.ways_to_places(places, node, routes, list(_pods(state, own, node, routes)))
+            ways = sampled_ways.ways_to_places(
+                places, node, routes, list(itertools.islice(_pods(state, own, node, routes), sampled_ways.MOST_PODS))
+            )
         if known is not None and known.partial and not client and any(_is_doubtful(one) for one in ways):
             node, _ = read_node(ruleset, family, read_others, routes)  # other Services are followed too
         stopped = [
@@ -135,14 +137,13 @@ def _places(state: ServiceState, own: OwnTable) -> Iterator[sampled_ways.Place]:
 
 
 def _pods(state: ServiceState, own: OwnTable, node: Node, routes: KernelRoutes) -> Iterator[str]:
-    """Yields one pod on this node, found among all endpoints; preferably not an endpoint of this Service."""
+    """Yields some pods on this node, found among all endpoints; first those that are no endpoints of this Service."""
     mine = _local_backends(state)
     usable = (one for one in own.endpoints_here() if own.is_pod(one) and one not in node.local)
     for one in itertools.islice(sorted(usable, key=lambda address: address in mine), MOST_PODS):
         route = routes.route(Leg(one))
         if route.way is RouteOutcome.OUT and not route.gateway:
             yield one
-            return
 
 
 def _is_doubtful(ways: sampled_ways.Ways) -> bool:

@@ -10,10 +10,15 @@ from typing import NamedTuple
 from nodeagent.diagnosis.trace.journey import Node
 from nodeagent.diagnosis.trace.narrow_ways import BlackHole
 from nodeagent.diagnosis.trace.routes import Router
-from nodeagent.diagnosis.trace.sampled_ways import THIS_NODE, LostConnection, Place, Ways, ways_from, ways_to_places
-
-MOST_PODS = 3
-"""The number of pods from which connections must fail before that is a fault."""
+from nodeagent.diagnosis.trace.sampled_ways import (
+    MOST_PODS,
+    THIS_NODE,
+    LostConnection,
+    Place,
+    Ways,
+    ways_from,
+    ways_to_places,
+)
 
 
 class RuleFault(NamedTuple):

@@ -27,6 +27,8 @@ from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.classes import pick_class
 
 MOST_SERVICES = 16
+MOST_PODS = 3
+"""The number of pods from which connections are followed, if those of the first do not get through."""
 MOST_ENDPOINTS = 8
 """Of a Service with more endpoints so many are followed, evenly spread: each endpoint is a journey."""
 
@@ -103,9 +105,23 @@ def _ways_of_clients(places: Sequence[Place], node: Node, router: Router, known:
         return ()
     met: list[str] = []
     found = [_ways(THIS_NODE, source, places, node, router, met)]
-    if pods := [*known, *met]:
-        found.append(_ways(f"pods of this node (asked for {pods[0]})", pods[0], places, node, router, []))
+    if pods := list(dict.fromkeys([*known, *met]))[:MOST_PODS]:
+        found.append(_ways_of_pods(pods, places, node, router))
     return tuple(one for one in found if one.asked)
+
+
+def _ways_of_pods(pods: Sequence[str], places: Sequence[Place], node: Node, router: Router) -> Ways:
+    """Judges connections from the first of these pods from which all get through, else from that with the fewest that do not: what
+    stops only one pod does not concern Services."""
+    best: Ways | None = None
+    for pod in pods:
+        found = _ways(f"pods of this node (asked for {pod})", pod, places, node, router, [])
+        if best is None or len(found.stopped) < len(best.stopped):
+            best = found
+        if not best.stopped:
+            break
+    assert best is not None, "there is at least one pod"
+    return best
 
 
 def _ways(client: str, source: str, places: Sequence[Place], node: Node, router: Router, pods: list[str]) -> Ways:

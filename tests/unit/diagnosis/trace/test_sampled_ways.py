@@ -8,7 +8,7 @@ import pytest
 
 from nodeagent.diagnosis.trace.routes import Leg, RouteOutcome
 from nodeagent.diagnosis.trace.routes import Route as Route_
-from nodeagent.diagnosis.trace.sampled_ways import ways_to_services
+from nodeagent.diagnosis.trace.sampled_ways import ways_to_places, ways_to_services
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route
 
@@ -104,3 +104,16 @@ def test_a_pod_of_this_node_that_is_routed_away(gateway: str) -> None:
             "10.244.1.10 is on this node, and the route to it leads out by eth0 via 192.168.0.1: its own interface or "
             "route is gone"
         )
+
+
+STRANGERS = ("10.244.1.20", "10.244.1.21", "10.244.1.22", "10.244.1.23")
+
+
+@pytest.mark.parametrize(("barred", "asked"), [(0, 0), (1, 1), (2, 2), (3, 0), (4, 0)])
+def test_what_stops_only_one_pod_does_not_concern_services(barred: int, asked: int) -> None:
+    """Of three pods the first one counts from which connections get through."""
+    guard = hooked(*([match(payload("ip", "saddr"), pod), {"drop": None}] for pod in STRANGERS[:barred]))
+    node = node_with(frontend(Route(PODS)), others=(guard,))
+    of_pods = ways_to_places([(VIP, Protocol.TCP, 80)], node, LocalVips(), STRANGERS)[1]
+    assert of_pods.client == f"pods of this node (asked for {STRANGERS[asked]})"
+    assert bool(of_pods.stopped) is (barred > 2)
