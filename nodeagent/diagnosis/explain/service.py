@@ -9,6 +9,7 @@ from nodeagent.diagnosis.explain import object_findings
 from nodeagent.diagnosis.explain.endpoint_reasons import Account
 from nodeagent.diagnosis.explain.findings import findings_of, guarded, used_of
 from nodeagent.diagnosis.explain.kernel import KernelService, Probe
+from nodeagent.diagnosis.explain.on_this_node import stopped_on_the_way
 from nodeagent.diagnosis.explain.places import place_of
 from nodeagent.diagnosis.explain.reservations import reservations
 from nodeagent.diagnosis.explain.service_facts import ServiceFacts
@@ -186,6 +187,8 @@ def _healthy(facts: ServiceFacts, accounts: Sequence[Account]) -> str:
         text += f"; {address} is answered by the load balancer itself (ipMode Proxy)"
     if object_findings.pending(facts.service):
         text += "; nobody has given it a load-balancer address yet"
+    for stopped in list(stopped_on_the_way(facts))[:1]:
+        text += f"; {stopped.what}, perhaps on purpose: {stopped.because}"
     return text + reservations(facts.problems, facts.unseen)
 
 

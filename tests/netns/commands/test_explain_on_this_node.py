@@ -66,15 +66,29 @@ def test_a_chain_that_forwards_nothing(watched: WatchedNode, client: tuple[str, 
     assert works(watched)
 
 
-def test_a_rule_for_one_service_may_be_a_policy(watched: WatchedNode) -> None:
-    rule = "table inet shut { chain f { type filter hook forward priority 0; ip daddr 10.244.1.10 drop; }; }"
-    watched.world.nft(NODE, rule)
+@pytest.mark.parametrize(
+    ("hook", "rule"),
+    [("forward priority 0", "ip daddr 10.244.1.10 drop"), ("prerouting priority -150", f"ip daddr {WEB} drop")],
+    ids=["its pod", "its ClusterIP"],
+)
+def test_a_rule_for_one_service_may_be_a_policy_and_is_named(watched: WatchedNode, hook: str, rule: str) -> None:
+    """Nobody knows what a rule against one Service is for: it is in the first line, and the Service stays healthy."""
+    assert watched.eventually("web", says=HEALTHY) == 0
+    watched.world.nft(NODE, f"table inet shut {{ chain f {{ type filter hook {hook}; {rule}; }}; }}")
     try:
         code, line = watched.explain("web")
-        assert (code, line) == (0, HEALTHY[0]), line
+        assert (works(watched), works(watched, OTHER)) == (False, True)
         assert watched.explain("web", "--from", "10.244.1.11")[0] == 1
+        assert watched.explain("other") == (0, HEALTHY[0])
+        assert watched.explain() == (0, "healthy: 2 Services")
+        assert watched.run("check").stdout.startswith("healthy"), watched.run("check").stdout
     finally:
         watched.world.nft(NODE, "delete table inet shut")
+    assert (code, line.startswith(f"{HEALTHY[0]}; connections of pods of this node")) == (0, True), line
+    assert f"to {WEB}:80/TCP fail, perhaps on purpose: {hook.partition(' ')[0]}: inet shut, chain f: {rule}" in line
+    assert watched.eventually("web", says=HEALTHY) == 0
+    assert watched.explain("web") == (0, HEALTHY[0])
+    assert works(watched)
 
 
 def test_a_chain_that_translates_first(watched: WatchedNode) -> None:
