@@ -113,12 +113,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in late]
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+    with_packets = {path for path in {item.path for item in items} if has_packets(path)}
     for item in items:
-        if HERE not in item.path.parents or item.path.relative_to(HERE).parts[0] not in WITH_PACKETS:
+        if item.path not in with_packets:
             continue
         item.add_marker(pytest.mark.kernel)
         if os.environ.get("CI") != "true" and (reason := obstacle()):
             item.add_marker(pytest.mark.skipif(True, reason=f"no network namespaces here: {reason}"))
+
+
+def has_packets(path: Path) -> bool:
+    return HERE in path.parents and path.relative_to(HERE).parts[0] in WITH_PACKETS
 
 
 @pytest.fixture(scope="session")

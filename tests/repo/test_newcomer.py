@@ -1,6 +1,7 @@
 """How many source files a newcomer has to find: for a field of a Service, as CONTRIBUTING.md promises it."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -31,14 +32,16 @@ def spelled_in(file: Path) -> frozenset[str]:
     return frozenset(found | {word for text in texts if " " not in text for word in text.split(".")})
 
 
-FILES = {file: spelled_in(file) for room in ROOMS for file in sorted((PACKAGE / room).rglob("*.py"))}
+@cache
+def files() -> dict[Path, frozenset[str]]:
+    return {file: spelled_in(file) for room in ROOMS for file in sorted((PACKAGE / room).rglob("*.py"))}
 
 
 def files_of(field: str) -> list[str]:
     """The files that spell a field, as Python or as JSON has it, and the one that describes it."""
     names = {field, FIELDS[field]}
     described = PACKAGE / "kinds" / "service" / "__init__.py"
-    found = {file for file, words in FILES.items() if names & words} | {described}
+    found = {file for file, words in files().items() if names & words} | {described}
     return [str(file.relative_to(ROOT)) for file in sorted(found)]
 
 
