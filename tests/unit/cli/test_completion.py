@@ -26,6 +26,14 @@ def test_each_shell_has_a_script_which_the_document_names(shell: str) -> None:
     assert f"_NODEAGENT_COMPLETE={shell}_source nodeagent > " in DOCUMENT.read_text()
 
 
+@pytest.fixture(scope="module")
+def bash_script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What bash loads."""
+    script = tmp_path_factory.mktemp("completion") / "nodeagent"
+    script.write_text(ask("bash_source"))
+    return script
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -47,14 +55,12 @@ def test_each_shell_has_a_script_which_the_document_names(shell: str) -> None:
         ("nodeagent help lab fa", {"fault"}),
     ],
 )
-def test_bash_completes(tmp_path: Path, words: str, expected: set[str]) -> None:
+def test_bash_completes(bash_script: Path, words: str, expected: set[str]) -> None:
     """By bash itself, with the script that it would load."""
-    script = tmp_path / "nodeagent"
-    script.write_text(ask("bash_source"))
     typed = words.split(" ")
     program = f"""
         compopt() {{ :; }}
-        source {script}
+        source {bash_script}
         complete -p nodeagent | grep -q _nodeagent_completion || exit 1
         PATH={NODEAGENT.parent}:$PATH
         COMP_WORDS=({" ".join(repr(word) for word in typed)}) COMP_CWORD={len(typed) - 1}
