@@ -4,6 +4,7 @@ import errno
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from nodeagent.proxy.dataplane.image.delta import Delta
 from nodeagent.proxy.dataplane.image.image import frontend_key
 from nodeagent.proxy.dataplane.program import schema
 from tests.contract.driver.conftest import Agent, Kernel
+from tests.harness.effort import AT_LENGTH
 from tests.harness.socket_faults import CALLS, ERRORS, failing_once
 
 pytestmark = pytest.mark.kernel
@@ -266,24 +268,38 @@ def test_an_interrupted_comparison_is_made_again_and_is_no_drift(
     assert [drift.kind for drift in agent.drifts] == ["chains"]
 
 
-@OWNERSHIPS
+FAILING = list(product(Ownership, [*ERRORS, errno.EBUSY]))
+EACH = 3
+"""Of so many calls one fails: in each case at length, else in all cases of FAILING together, which take turns."""
+
+
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("number", [*ERRORS, errno.EBUSY])
+@pytest.mark.parametrize(
+    ("turn", "ownership", "number"),
+    [pytest.param(turn, *case, id=f"{case[1]}-{case[0].value}") for turn, case in enumerate(FAILING)],
+)
 def test_a_kernel_that_refuses_or_loses_an_answer_is_no_drift(
-    kernel: Kernel, service: MakeService, always: Callable[[], None], ownership: Ownership, call: str, number: int
+    kernel: Kernel,
+    service: MakeService,
+    always: Callable[[], None],
+    turn: int,
+    ownership: Ownership,
+    call: str,
+    number: int,
 ) -> None:
     """At each call of a round once; what really drifts is found all the same in the round after it."""
     always()
     agent = kernel.start(ownership)
     agent.sync(*states(service, Family.IPV4, many=40))
-    reached, at = True, 0
+    first, step = (0, EACH) if AT_LENGTH else (turn * EACH, len(FAILING) * EACH)
+    reached, at = True, first
     while reached:
         with failing_once(call, at, number) as failed:
             for _ in range(3):
                 with suppress(KernelUnclear, OSError):
                     assert not agent.changed_by_others()
             reached = failed()
-        at += 3
+        at += step
     assert at > 15, "a round has many calls"
     assert agent.drifts == []
     plant_silently(kernel, agent, without_hook)
