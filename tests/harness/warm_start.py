@@ -10,8 +10,11 @@ from tests.harness import busy_start
 from tests.harness.worlds.sctp_actor import ACTOR
 
 AGENT = warm_launcher.NODEAGENT
-COMMANDS = ("run", "show", "trace", "check", "cleanup", "config", "apiserver", "lab")
-MODULES = (ACTOR, *modules_of(*COMMANDS), "nodeagent.lab.supervisor", "tests.harness.busy_start")
+OF_A_NODE = ("run", "show", "trace", "explain", "diff", "plan", "problems", "top", "bundle", "check", "dns", "cleanup")
+COMMANDS = (*OF_A_NODE, "config", "apiserver", "lab")
+ON_DEMAND = ("nodeagent.cli.source_view", "nodeagent.cli.names_source")
+"""What some of them import when they need it."""
+MODULES = (ACTOR, *modules_of(*COMMANDS), *ON_DEMAND, "nodeagent.lab.supervisor", "tests.harness.busy_start")
 """What a fork server needs to have imported for worlds, for these commands, and for labs."""
 
 
