@@ -15,6 +15,7 @@ import pytest
 from nodeagent.lab.caller import take_down
 from nodeagent.lab.directory import LabDirectory
 from nodeagent.lab.net.network_namespaces import our_namespaces
+from tests.harness.looking import look_later
 from tests.harness.warm_start import WarmLauncher
 
 ROOT = Path(__file__).parents[2]
@@ -86,10 +87,10 @@ class Bench:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = DEADLINE) -> None:
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+        assert time.monotonic() < began + seconds
+        look_later(began)
 
 
 @contextmanager

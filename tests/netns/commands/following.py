@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster
+from tests.harness.looking import LATEST_SECONDS, look_later
 from tests.harness.warm_start import WarmLauncher
 from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.world import World
@@ -63,8 +64,9 @@ class WatchedNode:
         return found[0]
 
 
-def wait_for(condition: Callable[[], bool], what: Callable[[], str]) -> None:
-    end = time.monotonic() + PATIENCE
+def wait_for(condition: Callable[[], bool], what: Callable[[], str], latest_seconds: float = LATEST_SECONDS) -> None:
+    """Returns when the condition holds. latest_seconds: the longest pause before it is looked at again, also if it is slow to come."""
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < end, f"never: {what()}"
-        time.sleep(0.05)
+        assert time.monotonic() < began + PATIENCE, f"never: {what()}"
+        look_later(began, latest_seconds)

@@ -30,7 +30,7 @@ from tests.harness.dns.twisted_resolver import (
 )
 from tests.harness.warm_start import WarmLauncher
 from tests.netns.commands.following import WatchedNode, wait_for
-from tests.netns.faults.looks import LATEST_SECONDS, alerts, is_healthy, problems, scrape
+from tests.netns.faults.looks import LATEST_SECONDS, alerts, is_healthy, problems, problems_once, scrape
 
 pytestmark = pytest.mark.kernel
 
@@ -38,6 +38,8 @@ BRIDGE = NO_BRIDGE
 SERVER = "169.254.20.10"
 PLACES = (("127.0.0.1", 5301), ("127.0.0.1", 5302))
 CONTROL_SECONDS = 6.0
+BETWEEN_SECONDS = 0.1
+"""The longest time between two questions."""
 ONE, ALL = "NodeagentDnsUpstreamFaulty", "NodeagentDnsNoUpstream"
 
 
@@ -82,10 +84,10 @@ class Scene:
         def has_it() -> bool:
             nonlocal found
             self.send()
-            found = problems(self.watched)
+            found = problems_once(self.watched, what)
             return what(found)
 
-        wait_for(has_it, lambda: found)
+        wait_for(has_it, lambda: found, BETWEEN_SECONDS)
         took = time.monotonic() - begun
         print(f"after {took:.1f} s: {found}")
         assert took < LATEST_SECONDS
@@ -138,7 +140,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", [pytest.param(fault, id=name) for name, fault in FAULTS.items()])
 def test_a_resolver_that_answers_wrongly_is_named_with_its_cure(scene: Scene, fault: Fault) -> None:
-    wait_for(scene.is_quiet, lambda: problems(scene.watched))
+    wait_for(scene.is_quiet, lambda: problems(scene.watched), BETWEEN_SECONDS)
     try:
         scene.first.behaves = fault.behaves
         found = scene.in_time(lambda found: fault.reason in found)
@@ -156,7 +158,7 @@ def test_a_resolver_that_answers_wrongly_is_named_with_its_cure(scene: Scene, fa
         assert alerts(scrape(scene.watched)) == {ONE, ALL} if fault.none else {ONE}
     finally:
         scene.first.behaves = scene.second.behaves = well
-    wait_for(scene.is_quiet, lambda: problems(scene.watched))
+    wait_for(scene.is_quiet, lambda: problems(scene.watched), BETWEEN_SECONDS)
 
 
 def test_a_domain_that_fails_is_no_problem(scene: Scene) -> None:
@@ -166,7 +168,7 @@ def test_a_domain_that_fails_is_no_problem(scene: Scene) -> None:
         is_broken = query.question[0].name.to_text().endswith("broken.example.")
         return (error("SERVFAIL") if is_broken else well)(query, stream)
 
-    wait_for(scene.is_quiet, lambda: problems(scene.watched))
+    wait_for(scene.is_quiet, lambda: problems(scene.watched), BETWEEN_SECONDS)
     scene.first.behaves = scene.second.behaves = all_but_one
     try:
         end = time.monotonic() + CONTROL_SECONDS
