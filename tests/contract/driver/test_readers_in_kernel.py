@@ -22,7 +22,8 @@ from tests.harness.effort import AT_LENGTH, PUNCTUAL
 pytestmark = pytest.mark.kernel
 
 MakeService = Callable[..., ServiceState]
-SERVICES, ENDPOINTS = 2000, 10
+SERVICES, ENDPOINTS = 1000, 10
+"""nft lists them in 0.2 s of processor time, which is more than the time between two changes."""
 WITHIN = 45.0 if PUNCTUAL else 180.0
 NEVER = 6.0
 NFT_1_1 = Path(".tools/nft-1.1/nft").resolve()
@@ -79,7 +80,7 @@ def listing(kernel: Any, program: str) -> subprocess.Popen[bytes]:
 PROGRAMS = ["nft", *([str(NFT_1_1)] if NFT_1_1.exists() else [])]
 
 
-@pytest.mark.parametrize("a_second", [5, 20])
+@pytest.mark.parametrize("a_second", [10, 20])
 def test_others_list_the_ruleset_while_endpoints_churn(
     kernel: Any, service: MakeService, agent: Agent, a_second: int
 ) -> None:
@@ -94,7 +95,7 @@ def test_others_list_the_ruleset_while_endpoints_churn(
     assert late[len(late) // 2] < 1, "half of the changes wait for nobody"
 
 
-@pytest.mark.parametrize("a_second", [5, 20])
+@pytest.mark.parametrize("a_second", [10, 20])
 def test_a_check_ends_while_endpoints_churn_and_finds_nothing_wrong(
     kernel: Any, service: MakeService, agent: Agent, a_second: int
 ) -> None:
