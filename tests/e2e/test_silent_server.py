@@ -10,6 +10,7 @@ import pytest
 
 from tests.harness.api_cluster import CONTROL_ADDRESSES, PORT, ApiCluster
 from tests.harness.cluster import NODE
+from tests.harness.looking import look_later
 from tests.harness.warm_start import AGENT
 from tests.netns.faults.looks import alerts
 
@@ -40,7 +41,7 @@ def seconds_until(cluster: ApiCluster, holds: Callable[[str], bool]) -> float:
     begun = time.monotonic()
     while not holds(line := problems(cluster)):
         assert time.monotonic() - begun < PATIENCE_SECONDS, line
-        time.sleep(0.1)
+        look_later(begun)
     return time.monotonic() - begun
 
 
