@@ -147,7 +147,8 @@ LARGE := tests/laws tests/contract/apiserver/test_any_request.py tests/contract/
 	tests/unit/apiserver/test_log.py tests/netns/test_scale.py tests/netns/neighbours/test_shrinking_list.py tests/netns/trace \
 	tests/netns/test_lookups_at_length.py tests/netns/test_earlier_revisions.py tests/contract/apiserver/test_earlier_revisions.py \
 	tests/unit/names/test_any_name.py \
-	tests/contract/dataplane/test_conntrack_in_kernel.py tests/contract/driver/test_audit_in_kernel.py tests/netns/test_prometheus.py
+	tests/contract/dataplane/test_conntrack_in_kernel.py tests/contract/driver/test_audit_in_kernel.py tests/contract/driver/test_foreign_writers.py \
+	tests/netns/test_prometheus.py
 laws: setup $(VENV)/.installed
 	$(SUDO) env EFFORT=25 $(BIN)/pytest $(PARALLEL) -o timeout=3600 -o faulthandler_timeout=3700 $(LARGE)
 
