@@ -13,6 +13,7 @@ import msgspec
 from nodeagent.cli.user_kubeconfig import kubeconfig_paths
 from nodeagent.proxy.observe.admin.admin_client import NoAgent, find_agent
 from nodeagent.proxy.observe.admin.place import DEFAULT_SOCKET
+from nodeagent.wire.unreadable import UNREADABLE
 
 SECONDS = 2.0
 MOST = "500"
@@ -120,7 +121,7 @@ def _names_of_agent(ctx: click.Context, what: str) -> list[str]:
     try:
         client, _ = find_agent(Path(given) if given else None, DEFAULT_SOCKET)
         return client.ask(what, list[str])
-    except (NoAgent, OSError, msgspec.MsgspecError):
+    except (NoAgent, OSError, *UNREADABLE):
         return []
 
 
@@ -148,7 +149,7 @@ def _list_names(ctx: click.Context, path: str, *, qualified: bool = False) -> li
 
     try:
         listed = msgspec.json.decode(asyncio.run(ask()), type=_List)
-    except (KubeError, TimeoutError, msgspec.MsgspecError):
+    except (KubeError, TimeoutError, *UNREADABLE):
         return []
     found = [one.metadata for one in listed.items]
     return [f"{one.namespace}/{one.name}" if qualified else one.name for one in found]

@@ -8,6 +8,7 @@ import msgspec
 
 from nodeagent.model.names import ObjectKey
 from nodeagent.proxy.source.client.api_errors import MalformedAnswerError
+from nodeagent.wire.unreadable import UNREADABLE
 
 Kind = TypeVar("Kind")
 POD_KINDS = frozenset({"pod", "pods", "po"})
@@ -56,18 +57,19 @@ class Getter(Protocol):
 async def pod_named(getter: Getter, key: ObjectKey) -> NamedPod:
     """Returns a pod. Raises KubeError, also if it does not exist."""
     namespace, name = quote(key.namespace, safe=""), quote(key.name, safe="")
-    return _decoded(await getter.get(f"/api/v1/namespaces/{namespace}/pods/{name}"), NamedPod)
+    return decoded(await getter.get(f"/api/v1/namespaces/{namespace}/pods/{name}"), NamedPod)
 
 
 async def pod_with_address(getter: Getter, address: str) -> NamedPod | None:
     """Returns the pod with this address, or None; ignores pods in the host network. Raises KubeError."""
     body = await getter.get("/api/v1/pods", (("fieldSelector", f"status.podIP={address}"),))
-    found = _decoded(body, _PodList).items
+    found = decoded(body, _PodList).items
     return next((one for one in found if address in one.addresses and not one.spec.host_network), None)
 
 
-def _decoded(body: bytes, kind: type[Kind]) -> Kind:
+def decoded(body: bytes, kind: type[Kind]) -> Kind:
+    """Decodes an answer of an API server. Raises MalformedAnswerError."""
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.MsgspecError as error:
-        raise MalformedAnswerError(f"the answer is not a pod: {error}") from error
+    except UNREADABLE as error:
+        raise MalformedAnswerError(f"the answer cannot be read: {error}") from error

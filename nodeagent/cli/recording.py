@@ -14,6 +14,7 @@ import msgspec
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.proxy.dataplane.program.chain import ProgramOptions
+from nodeagent.wire.unreadable import UNREADABLE
 
 MEMBERS: Final = "nodeagent-bundle"
 """The directory inside the archive."""
@@ -58,7 +59,7 @@ def decode_recording(members: Mapping[str, bytes]) -> Recording:
         raise NotReplayable(f"{RECORDING} has more than {MOST_VALUES} values")
     try:
         return msgspec.json.decode(content, type=Recording)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise NotReplayable(f"it is of another version: {error}") from error
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from nodeagent.cli.recording import NotReplayable, Recording
 from nodeagent.proxy.translate.context import Context
+from nodeagent.wire.unreadable import UNREADABLE
 
 OBJECTS, CONTEXT = "objects.json", "context.json"
 
@@ -22,7 +23,7 @@ def write_manifests(members: Mapping[str, bytes], directory: Path) -> str:
     try:
         bundled = msgspec.json.decode(members.get(OBJECTS, b"[]"), type=tuple[_Bundled, ...])
         context = msgspec.json.decode(members.get(CONTEXT, b"{}"), type=Context)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise NotReplayable(f"it is of another version: {error}") from error
     text = "\n---\n".join(json.dumps(one) for one in _manifests(bundled, context))
     (directory / "bundle.yaml").write_text(text)

@@ -13,6 +13,7 @@ import msgspec
 
 from nodeagent.cli.recording import NotReplayable
 from nodeagent.model.addresses import Family, parse_address
+from nodeagent.wire.unreadable import UNREADABLE
 
 ABOUT, INTERFACES = "about.json", "interfaces.txt"
 _ROUTES, _RULES = ("routes.txt", "routes6.txt"), ("routing-rules.txt", "routing-rules6.txt")
@@ -60,7 +61,7 @@ def make_surroundings(members: Mapping[str, bytes]) -> None:
     try:
         about = msgspec.json.decode(members.get(ABOUT, b"{}"), type=_About)
         interfaces = msgspec.json.decode(members.get(INTERFACES, b"[]"), type=tuple[_Interface, ...])
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise NotReplayable(f"it is of another version: {error}") from error
     for name in _SYSCTLS:
         with suppress(OSError):

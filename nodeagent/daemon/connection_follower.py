@@ -8,6 +8,7 @@ import msgspec
 
 from nodeagent.names.feed.spawn import environment
 from nodeagent.proxy.dataplane.connection_watch import FollowedSample
+from nodeagent.wire.unreadable import UNREADABLE
 
 MODULE = "nodeagent.cli.follow_sample"
 LONGEST_SECONDS = 60.0
@@ -40,5 +41,5 @@ async def follow_sample(services: Sequence[str]) -> FollowedSample:
         raise OSError(f"exit status {process.returncode}: {last}")
     try:
         return msgspec.json.decode(output, type=FollowedSample)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise OSError(f"it printed no result: {error}") from error

@@ -75,7 +75,7 @@ def of_token(authorization: str | None) -> Validity | None:
             return None
         begins = None if claims.iat is None else datetime.fromtimestamp(claims.iat, UTC)
         return Validity(begins, datetime.fromtimestamp(claims.exp, UTC))
-    except (ValueError, OverflowError, OSError, msgspec.MsgspecError):
+    except (ValueError, OverflowError, OSError, RecursionError):
         return None
 
 

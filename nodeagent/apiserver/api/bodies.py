@@ -5,8 +5,6 @@ from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-import msgspec
-
 from nodeagent.apiserver.api.yaml_bodies import YamlRefused, read_yaml
 from nodeagent.apiserver.machinery.bounds import check_json
 from nodeagent.apiserver.machinery.schema import protobuf
@@ -14,6 +12,7 @@ from nodeagent.kinds.description.documents import Document, Json, decode
 from nodeagent.kinds.description.shapes import Struct
 from nodeagent.kinds.description.shared import DELETE_OPTIONS
 from nodeagent.kinds.description.status import bad_request, body_too_large, unsupported_media_type
+from nodeagent.wire.unreadable import UNREADABLE
 
 LIMIT_BYTES: Final = 3 * 1024 * 1024
 _EXCERPT_BYTES: Final = 100
@@ -83,7 +82,7 @@ def parse(body: bytes, media_type: str) -> Json:
         check_json(body)
         try:
             return decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        except (ValueError, *UNREADABLE) as error:
             raise bad_request(f"error decoding request body: {error}") from None
     if media_type in (YAML, APPLY_PATCH):
         try:

@@ -13,6 +13,7 @@ from nodeagent.apiserver.storage.records import Compacted, Record
 from nodeagent.apiserver.storage.store import PastState, Store
 from nodeagent.kinds.description import status
 from nodeagent.kinds.description.resources import FieldReader, Resource
+from nodeagent.wire.unreadable import UNREADABLE
 
 LIST_TOO_OLD: Final = "The resourceVersion for the provided list is too old."
 CONTINUE_TOO_OLD: Final = (
@@ -218,7 +219,7 @@ def _read_token(text: str) -> _Token:
         ) from None
     try:
         token = msgspec.json.decode(raw, type=_Token)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         first = raw[:1]
         shown = first.decode("latin-1") if first.isascii() and first.isalnum() else f"\\x{first.hex()}"
         why = f"invalid character '{shown}' looking for beginning of value" if first else "unexpected end of JSON input"

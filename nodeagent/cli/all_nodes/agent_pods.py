@@ -11,6 +11,7 @@ from nodeagent.diagnosis.connectivity.agents import CONTAINER, SELECTOR
 from nodeagent.lab.lab_objects import MANAGED_BY
 from nodeagent.model.text import did_you_mean
 from nodeagent.proxy.source.client.api_errors import MalformedAnswerError
+from nodeagent.wire.unreadable import UNREADABLE
 
 LAB_MARK = "nodeagent-lab-"
 PAGE = "500"
@@ -68,7 +69,7 @@ async def _list(lister: ClusterLister, path: str, query: Sequence[tuple[str, str
             page: dict[str, Any] = msgspec.json.decode(await lister.get(path, parameters), type=dict)
             found += page.get("items") or []
             going_on = (page.get("metadata") or {}).get("continue") or ""
-        except (msgspec.MsgspecError, AttributeError, TypeError) as error:
+        except (*UNREADABLE, AttributeError, TypeError) as error:
             raise MalformedAnswerError(f"{path}: the answer is not a list: {error}") from error
         if not going_on:
             return found

@@ -10,7 +10,7 @@ from nodeagent.cli.all_nodes.asking import Agents, NoAnswer
 from nodeagent.cli.all_nodes.cluster_options import ClusterTarget
 from nodeagent.cli.all_nodes.cluster_question import run_with_agents
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
-from nodeagent.cli.named_pods import NODE_KINDS, POD_KINDS, NamedPod, pod_named, pod_with_address
+from nodeagent.cli.named_pods import NODE_KINDS, POD_KINDS, NamedPod, decoded, pod_named, pod_with_address
 from nodeagent.cli.service_argument import parse_service
 from nodeagent.cli.trace_names import is_address
 from nodeagent.diagnosis.trace.question import ARROWS
@@ -95,7 +95,7 @@ async def _node_of(lister: ClusterLister, address: str) -> str:
         pod = None  # the server lacks this field selector, or the user may not list pods in all namespaces
     if pod is not None:
         return pod.node
-    listed = msgspec.json.decode(await lister.get("/api/v1/nodes"), type=_Nodes)
+    listed = decoded(await lister.get("/api/v1/nodes"), _Nodes)
     for node in listed.items:
         if node.status is not None and any(one.address == address for one in node.status.addresses or ()):
             return node.metadata.name

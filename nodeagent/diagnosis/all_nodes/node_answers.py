@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from nodeagent.diagnosis.explain.verdict import Severity
+from nodeagent.wire.unreadable import UNREADABLE
 
 Document = TypeVar("Document")
 
@@ -151,5 +152,5 @@ def _condition(severity: str) -> Condition:
 def _decoded(output: str, kind: type[Document]) -> Document:
     try:
         return msgspec.json.decode(output, type=kind)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise Unreadable(f"its answer is of another version: {error}") from error

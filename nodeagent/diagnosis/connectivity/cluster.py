@@ -10,6 +10,7 @@ from nodeagent.diagnosis.connectivity.objects import SELECTOR
 from nodeagent.proxy.source.client.api_client import ApiClient
 from nodeagent.proxy.source.client.api_errors import MalformedAnswerError, NotServedError
 from nodeagent.proxy.source.pod_exec import run_in_pod
+from nodeagent.wire.unreadable import UNREADABLE
 
 Document = dict[str, Any]
 MERGE_PATCH = "application/merge-patch+json"
@@ -62,5 +63,5 @@ class ClusterClient:
 def _document(body: bytes) -> Document:
     try:
         return msgspec.json.decode(body, type=Document)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise MalformedAnswerError(f"an answer that is no JSON object: {error}") from error

@@ -19,6 +19,7 @@ from nodeagent.diagnosis.connectivity.stage import DeployedNode
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.proxy.source.client.api_errors import KubeError
 from nodeagent.proxy.source.pod_exec import PodExecError
+from nodeagent.wire.unreadable import UNREADABLE
 
 ROUND_SECONDS = 90.0
 START_SECONDS = 30.0
@@ -77,7 +78,7 @@ class CaseRunner:
         ran = await self._cluster.run(self._namespace, pod, CONTAINER, command, stdin=asked, seconds=seconds)
         try:
             found = _results.decode(ran.output.encode())
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise PodExecError(f"exit code {ran.code}: {ran.errors.strip()[-300:] or error}") from error
         if len(found) != len(requests):
             raise PodExecError(f"{len(found)} results for {len(requests)} requests")

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from nodeagent.model.name_counts import NameCounts
 from nodeagent.names.zone.service_names import ServiceNames
+from nodeagent.wire.unreadable import UNREADABLE
 
 LARGEST_FRAME = 64 << 20
 LARGEST_FROM_PROCESS = 1 << 20
@@ -178,7 +179,7 @@ class Decoder:
                     break
                 try:
                     message = self._decoder.decode(memoryview(buffer)[at + _LENGTH_BYTES : at + _LENGTH_BYTES + size])
-                except msgspec.MsgspecError as error:
+                except UNREADABLE as error:
                     raise BadFrame(str(error)) from error
                 at += _LENGTH_BYTES + size
                 yield message

@@ -13,6 +13,7 @@ from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import ApiObject, ObjectMeta
 from nodeagent.model.problem import Problem
 from nodeagent.proxy.source.client.api_errors import MalformedAnswerError, first_line
+from nodeagent.wire.unreadable import UNREADABLE
 
 O = TypeVar("O", bound=ApiObject)  # noqa: E741  # "object of one kind"
 Item = TypeVar("Item")
@@ -22,8 +23,6 @@ BATCH = 500
 
 TYPED_LIMIT_BYTES = 8 << 20
 """A longer body (a server that ignores `limit`) is split first, and decoded batch by batch."""
-
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class ListMeta(Struct, frozen=True, rename="camel"):

@@ -41,9 +41,10 @@ from nodeagent.proxy.source.client.api_errors import (
     first_line,
     status_of,
 )
-from nodeagent.proxy.source.decode import UNREADABLE, O, ObjectDecoder, Undecodable, WatchEvent
+from nodeagent.proxy.source.decode import O, ObjectDecoder, Undecodable, WatchEvent
 from nodeagent.proxy.source.lines import LineSplitter
 from nodeagent.proxy.source.watch_events import Completed, Event, Failed, Gone, Listed, Put, Spoiled, Unlisted
+from nodeagent.wire.unreadable import UNREADABLE
 
 ANNOTATION_INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 PAGE_SIZE = 500

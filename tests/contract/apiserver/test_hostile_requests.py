@@ -1,6 +1,7 @@
 """Requests made to crash the server or to hold it up: each gets its answer, and nobody else waits for it."""
 
 import asyncio
+import base64
 import json
 import time
 import zlib
@@ -153,6 +154,15 @@ def test_large_honest_objects_hold_nobody_up(api: Any) -> None:
         assert api.call("PATCH", f"{path}/large", patch, merged).status == 200
         assert api.call("PUT", f"{path}/large", made.json).status == 409
     assert stall.longest_s < LOOP_HELD_SECONDS
+
+
+@pytest.mark.parametrize(
+    "token", [b'{"v":"\xff"}', b'{"a":' + b"[" * 3000, b"\xff", b"[]"], ids=["text", "deep", "byte", "list"]
+)
+def test_a_continue_token_of_any_bytes_is_refused(api: Any, token: bytes) -> None:
+    answer = api.call("GET", f"{CONFIGMAPS}?limit=1&continue={base64.urlsafe_b64encode(token).decode().rstrip('=')}")
+    assert answer.status == 400, answer.body
+    assert answer.json["message"].startswith("invalid continue token: ")
 
 
 @pytest.mark.parametrize(

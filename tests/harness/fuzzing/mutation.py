@@ -1,9 +1,15 @@
 """Good bytes with something wrong in them."""
 
-from collections.abc import Callable, Sequence
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 from hypothesis import strategies as st
+
+CORPORA = Path(__file__).parent / "corpora"
+"""A file for each target: an input in base64 on each line."""
 
 
 class Target(NamedTuple):
@@ -13,6 +19,28 @@ class Target(NamedTuple):
     seeds: Sequence[bytes]
     tokens: Sequence[bytes]
     check: Callable[[bytes], None]
+
+    @property
+    def file_name(self) -> str:
+        """The name without what a shell or a file system might read in it."""
+        return self.name.replace(" ", "-").replace(",", "")
+
+    def kept(self) -> list[bytes]:
+        """Returns what `make fuzz` once found to reach more code, or to fail (`tests/attack/keep_inputs.py`)."""
+        path = CORPORA / self.file_name
+        return [b64decode(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+
+@contextmanager
+def refused_by(*errors: type[Exception]) -> Iterator[None]:
+    """What is done inside may end with one of these errors, which must say why."""
+    said = "nothing was refused"
+    try:
+        yield
+    except errors as error:
+        said = str(error)
+    assert said.strip()
+    said.encode()
 
 
 Edit = tuple[str, int, int, bytes]

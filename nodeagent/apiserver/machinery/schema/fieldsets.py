@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TypeAlias
 
-import msgspec
-
 from nodeagent.kinds.description.documents import Document, Json, decode, encode
 from nodeagent.kinds.description.shapes import ListOf, MapOf, Scalar, Shape, Struct
+from nodeagent.wire.unreadable import UNREADABLE
 
 Path: TypeAlias = tuple[str, ...]
 FieldSet: TypeAlias = frozenset[Path]
@@ -237,7 +236,7 @@ def _is_item(element: str) -> bool:
         return False
     try:
         value = decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return False
     if kind == "k:":
         return isinstance(value, dict)

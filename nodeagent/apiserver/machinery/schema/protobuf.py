@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-import msgspec
-
 from nodeagent.apiserver.machinery.bounds import DEEPEST, Values, check_json
 from nodeagent.kinds.description.documents import Document, Json, decode
 from nodeagent.kinds.description.shapes import ListOf, MapOf, Scalar, Shape, Struct
 from nodeagent.wire.protobuf import Malformed, as_bytes, as_signed, read_fields
+from nodeagent.wire.unreadable import UNREADABLE
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 MAGIC: Final = b"k8s\x00"
@@ -43,7 +42,7 @@ def read_object(struct: Struct, body: bytes) -> Document:
         header = dict(reader.fields(as_bytes(envelope.get(1, b""))))
         document = reader.message(struct, as_bytes(envelope.get(2, b"")), 0)
         kind, version = (as_bytes(header.get(number, b"")).decode() for number in (2, 1))
-    except (Malformed, UnicodeDecodeError, OverflowError, RecursionError, msgspec.DecodeError) as error:
+    except (Malformed, OverflowError, *UNREADABLE) as error:
         raise NotProtobuf(f"malformed: {error}") from None
     return {**({"kind": kind} if kind else {}), **({"apiVersion": version} if version else {}), **document}
 

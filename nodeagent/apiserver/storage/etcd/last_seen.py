@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from nodeagent.apiserver.storage.records import StorageFailed
+from nodeagent.wire.unreadable import UNREADABLE
 
 _BUMP_AT_LEAST: Final = 100_000
 """How far another cluster must be beyond the last seen revision: more changes than a server can miss between two checks."""
@@ -35,7 +36,7 @@ class LastSeenFile:
             return msgspec.json.decode(self._path.read_bytes(), type=LastSeen)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (OSError, *UNREADABLE) as error:
             raise StorageFailed(f"{self._path} cannot be read, remove it if etcd was not restored: {error}") from None
 
     def write(self, seen: LastSeen) -> None:

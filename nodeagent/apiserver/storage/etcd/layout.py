@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from nodeagent.kinds.description.documents import Document, decode, encode
+from nodeagent.wire.unreadable import UNREADABLE
 
 _MARK: Final = b'"resourceVersion":"'
 _OWN: Final = b" "
@@ -142,7 +143,7 @@ class Layout:
             return _record(stored, value, revision)
         try:
             head = _head.decode(value)
-        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise Unreadable(_why(value, error)) from None
         if stored is not None:
             _check(stored, path, head)

@@ -22,6 +22,7 @@ from nodeagent.proxy.observe.admin.admin_documents import (
     Transaction,
 )
 from nodeagent.proxy.observe.admin.place import listen_at, namespaced_path, sweep
+from nodeagent.wire.unreadable import UNREADABLE
 
 SOCKET_MODE = 0o660
 RETRY_SECONDS = 5.0
@@ -162,7 +163,7 @@ async def _set_log_level(request: web.BaseRequest) -> web.StreamResponse:
     try:
         wanted = msgspec.json.decode(await request.read(), type=LogLevelDocument).level
         level = _LEVELS[wanted]
-    except (msgspec.DecodeError, KeyError):
+    except (*UNREADABLE, KeyError):
         return web.Response(status=400, text=f"level must be one of {', '.join(_LEVELS)}\n")
     logging.getLogger().setLevel(level)
     logger.warning("log level is %s from now on, as asked at the admin socket", wanted)

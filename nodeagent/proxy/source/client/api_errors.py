@@ -23,8 +23,10 @@ Pure: no I/O here.
 
 from http import HTTPStatus
 
-from msgspec import DecodeError, Struct
+from msgspec import Struct
 from msgspec.json import Decoder
+
+from nodeagent.wire.unreadable import UNREADABLE
 
 RETRY_AFTER_BOUNDS_SECONDS = (0.1, 60.0)
 """Bounds of the pause that a server may request; a smaller or greater one is treated as the bound."""
@@ -188,7 +190,7 @@ def status_of(body: bytes) -> Status:
     """Returns the Status in `body`; an empty one if the body is not a Status (a 404 of an unknown path is plain text)."""
     try:
         return _status_decoder.decode(body)
-    except (DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return Status()
 
 

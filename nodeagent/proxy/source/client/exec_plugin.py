@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from nodeagent.proxy.source.client.api_errors import CredentialsError, first_line
 from nodeagent.proxy.source.client.credentials import Credential
+from nodeagent.wire.unreadable import UNREADABLE
 
 RUN_LIMIT_SECONDS = 60.0
 OUTPUT_LIMIT_BYTES = 1 << 20
@@ -119,7 +120,7 @@ class ExecPlugin:
     def _status_in(self, output: bytes) -> _CredentialStatus:
         try:
             answer = msgspec.json.decode(output, type=_ExecCredential)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise self._failure(f"its output is not an ExecCredential: {error}") from error
         if answer.kind != "ExecCredential" or answer.api_version != self._command.api_version:
             wanted = f"ExecCredential of {self._command.api_version}"

@@ -18,8 +18,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from nodeagent.model.objects import EndpointSlice, Namespace, Node, Service, ServiceCIDR
-from nodeagent.proxy.source.decode import UNREADABLE
 from nodeagent.proxy.source.saved.state_origin import StateOrigin, StateUnusable
+from nodeagent.wire.unreadable import UNREADABLE
 
 SavedObject = Service | EndpointSlice | Node | ServiceCIDR | Namespace
 KINDS: Final[dict[str, type[SavedObject]]] = {
