@@ -1,6 +1,7 @@
 """`nodeagent cleanup`: removes from the kernel what the agent left in place; no other command does."""
 
 import asyncio
+from contextlib import closing
 
 import click
 
@@ -11,7 +12,7 @@ from nodeagent.model.problem import Retryable
 from nodeagent.names.feed.cluster_dns import end_process
 from nodeagent.proxy.dataplane.driver.removal import remove_tables, require_removable
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
-from nodeagent.proxy.dataplane.errors import DataplaneError, NotPermitted
+from nodeagent.proxy.dataplane.errors import DataplaneError, NotPermitted, Unsupported
 from nodeagent.proxy.dataplane.interface import ServiceInterface
 
 
@@ -35,28 +36,27 @@ def cleanup_command(interface: str, other: str | None, *, dry_run: bool, force: 
 
     Refuses, also for the tables, if the interface cannot be recognised as the agent's.
 
-    Exit codes: 0 (also if there was nothing to remove), 1 failed or refused, 3 no permission or a running agent owns the tables.
+    Exit codes: 0 (also if there was nothing to remove), 1 failed or refused, 3 no permission, no nf_tables, or a running agent owns
+    the tables.
     """
     if other is not None:
         clean_up_kube_proxy(dry_run=dry_run, force=force)
         return
     if dry_run or force:
         raise click.UsageError(f"{'--dry-run' if dry_run else '--force'} needs --of")
-    netlink = Ruleset()
     try:
-        require_removable(netlink)
-        # The interface goes first: a ClusterIP that is local without rules would lead to the host's own daemons.
-        removed = [f"interface {interface}"] if asyncio.run(_remove_interface(ServiceInterface(interface))) else []
-        removed += [f"table {family.value}" for family in remove_tables(netlink)]
-        removed += ["DNS process"] if asyncio.run(end_process()) else []
-    except NotPermitted as error:
+        with closing(Ruleset()) as netlink:
+            require_removable(netlink)
+            # The interface goes first: a ClusterIP that is local without rules would lead to the host's own daemons.
+            removed = [f"interface {interface}"] if asyncio.run(_remove_interface(ServiceInterface(interface))) else []
+            removed += [f"table {family.value}" for family in remove_tables(netlink)]
+            removed += ["DNS process"] if asyncio.run(end_process()) else []
+    except (NotPermitted, Unsupported) as error:
         raise Failure(str(error), CANNOT_PROGRAM) from error
     except PermissionError as error:
         raise Failure(f"interface {interface}: {error.strerror}: needs CAP_NET_ADMIN", CANNOT_PROGRAM) from error
     except (DataplaneError, Retryable, OSError) as error:
         raise Failure(str(error), FAILED) from error
-    finally:
-        netlink.close()
     click.echo(f"removed {', '.join(removed)}" if removed else "nothing of ours was here")
 
 

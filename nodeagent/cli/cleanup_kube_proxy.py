@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 import click
 
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
+from nodeagent.cli.kernel_reading import kernel_failures
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
@@ -35,18 +37,13 @@ def clean_up_kube_proxy(*, dry_run: bool, force: bool) -> None:
     process = running_kube_proxy()
     if process is not None and not dry_run:
         raise Failure(f"kube-proxy runs here (process {process}) and would write its rules again: stop it", FAILED)
-    netlink = Ruleset()
-    try:
+    with kernel_failures(), closing(Ruleset()) as netlink:
         if process is not None:
             _note(f"kube-proxy still runs here (process {process}); stop it before")
         programmed = any(KernelTable(netlink, family, {}).header() is not None for family in Family)
         if not programmed and not dry_run and not force and sweep(places(netlink), dry_run=True).leftovers:
             raise Failure(f"{_NO_TABLE}: start the agent first, or use --force", FAILED)
         result = sweep(places(netlink), dry_run=dry_run)
-    except NotPermitted as error:
-        raise Failure(str(error), CANNOT_PROGRAM) from error
-    finally:
-        netlink.close()
     if result.leftovers and not programmed:
         _note(_NO_TABLE)
     for note in result.notes:

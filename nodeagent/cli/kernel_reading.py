@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
-from nodeagent.proxy.dataplane.errors import DataplaneError, KernelUnclear, NotPermitted
+from nodeagent.proxy.dataplane.errors import DataplaneError, KernelUnclear, NotPermitted, Unsupported
 
 Found = TypeVar("Found")
 READ_ATTEMPTS = 20
@@ -27,10 +27,10 @@ def read_with_retries(read: Callable[[], Found], pause: Callable[[float], None] 
 
 @contextmanager
 def kernel_failures() -> Iterator[None]:
-    """Turns NotPermitted, DataplaneError and OSError into a Failure with its exit code (context manager)."""
+    """Turns a DataplaneError and OSError into a Failure with its exit code (context manager)."""
     try:
         yield
-    except NotPermitted as error:
+    except (NotPermitted, Unsupported) as error:
         raise Failure(str(error), CANNOT_PROGRAM) from error
     except (DataplaneError, OSError) as error:
         raise Failure(str(error), FAILED) from error

@@ -20,7 +20,7 @@ from nodeagent.cli.replayed_objects import CONTEXT, OBJECTS, environment_of, wri
 from nodeagent.cli.replayed_routes import SURROUNDINGS, make_surroundings
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
-from nodeagent.proxy.dataplane.errors import DataplaneError
+from nodeagent.proxy.dataplane.errors import DataplaneError, NotPermitted, Unsupported
 from nodeagent.proxy.dataplane.node_dataplane import NodeDataplane
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 from nodeagent.proxy.observe.dataplane_listeners import DataplaneListener
@@ -111,6 +111,8 @@ def replay_command(bundle: Path, command: tuple[str, ...], node: str | None) -> 
         raise Failure(f"a network namespace needs root: {error.strerror}", CANNOT_PROGRAM) from error
     except CannotRun as error:
         raise Failure(f"COMMAND cannot be run: {error}", UNUSABLE) from error
+    except (NotPermitted, Unsupported) as error:
+        raise Failure(str(error), CANNOT_PROGRAM) from error
     except (DataplaneError, OSError) as error:
         raise Failure(str(error), FAILED) from error
     click.get_current_context().exit(code)

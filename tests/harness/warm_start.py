@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from nodeagent.lab.net import warm_launcher
 from nodeagent.lab.net.fork_server import Fork
 from nodeagent.lab.net.warm_launcher import modules_of
-from tests.harness import busy_start
+from tests.harness import busy_start, lacking_start
 from tests.harness.worlds.sctp_actor import ACTOR
 
 AGENT = warm_launcher.NODEAGENT
@@ -14,7 +14,14 @@ OF_A_NODE = ("run", "show", "trace", "explain", "diff", "plan", "problems", "top
 COMMANDS = (*OF_A_NODE, "config", "apiserver", "lab")
 ON_DEMAND = ("nodeagent.cli.source_view", "nodeagent.cli.names_source")
 """What some of them import when they need it."""
-MODULES = (ACTOR, *modules_of(*COMMANDS), *ON_DEMAND, "nodeagent.lab.supervisor", "tests.harness.busy_start")
+MODULES = (
+    ACTOR,
+    *modules_of(*COMMANDS),
+    *ON_DEMAND,
+    "nodeagent.lab.supervisor",
+    "tests.harness.busy_start",
+    "tests.harness.lacking_start",
+)
 """What a fork server needs to have imported for worlds, for these commands, and for labs."""
 
 
@@ -22,11 +29,15 @@ class WarmLauncher(warm_launcher.WarmLauncher):
     """Forks what begins with AGENT; other programs are started as usual.
 
     seeds: of the kernel faults of each fork, one after the other; None: of the next forks no request fails by chance.
+    lack: what the kernel of the next forks lacks (`lacking_start.LACKS`).
     """
 
     seeds: Iterator[int] | None = None
+    lack = ""
 
     def entry(self) -> tuple[str, ...]:
+        if self.lack:
+            return lacking_start.ENTRY, self.lack
         return super().entry() if self.seeds is None else (busy_start.ENTRY, str(next(self.seeds)))
 
     def on_terminal(self, namespace: str, arguments: Sequence[str], terminal: int) -> Fork:

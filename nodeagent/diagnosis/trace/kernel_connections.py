@@ -6,7 +6,7 @@ from nodeagent.diagnosis.trace.connections import Attempt, Connections, TrackedF
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.model.addresses import Protocol, pack_address, unpack_address
 from nodeagent.proxy.dataplane.source_ports import read_port_shortages
-from nodeagent.wire.netlink.conntrack import FlowState, client_of, dump_udp, read_flows, state_of_flow
+from nodeagent.wire.netlink.conntrack import NO_CONNTRACK, FlowState, client_of, dump_udp, read_flows, state_of_flow
 from nodeagent.wire.netlink.socket import NetlinkSocket, is_temporary, retried
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 
@@ -30,7 +30,7 @@ def read_connections(question: Question) -> Connections:
     try:
         found = retried(lambda: tuple(_flows(question)))
     except OSError as error:
-        if not is_temporary(error):
+        if not is_temporary(error) and error.errno != NO_CONNTRACK:
             raise
         found = ()
     count, most = _number("nf_conntrack_count"), _number("nf_conntrack_max")

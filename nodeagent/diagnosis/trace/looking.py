@@ -56,5 +56,6 @@ def read_node(
 ) -> tuple[Node, tuple[str, ...]]:
     """Returns the node, and notes on what could not be read. known: our table, if it was read already. Raises
     DataplaneError, OSError."""
+    own = read_own_table(ruleset, family, known)
     others, notes = read_others(ruleset, family)
-    return Node(read_own_table(ruleset, family, known), others, routes.local_addresses()), notes
+    return Node(own, others, routes.local_addresses()), notes

@@ -6,17 +6,22 @@ from functools import partial
 
 from nodeagent.model.addresses import Family, Protocol, endpoint_text, pack_address, unpack_address
 from nodeagent.model.frontend import Frontend
-from nodeagent.wire.netlink.conntrack import dump_udp, read_flows
+from nodeagent.wire.netlink.conntrack import NO_CONNTRACK, dump_udp, read_flows
 from nodeagent.wire.netlink.socket import NetlinkSocket, retried
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 
 
 def tracked_flows(family: Family, frontends: Sequence[Frontend]) -> Mapping[str, int]:
-    """Counts tracked connections to the addresses of a Service; returns {endpoint: count}, empty if the kernel tracks none."""
+    """Counts tracked connections to the addresses of a Service; returns {endpoint: count}, empty if the kernel tracks none, or
+    does not list them (CONFIG_NF_CT_NETLINK). Raises OSError."""
     counted: Counter[str] = Counter()
     places = dict.fromkeys((one.address, one.port, one.protocol) for one in frontends if one.address is not None)
     for place in places:
-        counted.update(retried(partial(_flows_to, family, *place)))
+        try:
+            counted.update(retried(partial(_flows_to, family, *place)))
+        except OSError as error:
+            if error.errno != NO_CONNTRACK:
+                raise
     return dict(sorted(counted.items()))
 
 

@@ -3,6 +3,7 @@
 The use of the attributes: net/netfilter/nf_conntrack_netlink.c.
 """
 
+import errno
 import socket
 import struct
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ _NEW = message_type(NFNL_SUBSYS_CTNETLINK, uapi.IPCTNL_MSG_CT_NEW)
 _GET = message_type(NFNL_SUBSYS_CTNETLINK, uapi.IPCTNL_MSG_CT_GET)
 _DELETE = message_type(NFNL_SUBSYS_CTNETLINK, uapi.IPCTNL_MSG_CT_DELETE)
 _UDP = socket.IPPROTO_UDP
+NO_CONNTRACK = errno.EINVAL
+"""How nfnetlink refuses a well-formed request if the kernel was built without conntrack over netlink (nfnetlink_rcv_msg)."""
 _ALL_BITS = 0xFFFFFFFF
 _HEADERS = HEADER.size + GENMSG_LENGTH
 _LENGTH = struct.Struct("=I")

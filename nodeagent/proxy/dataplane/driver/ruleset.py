@@ -21,6 +21,7 @@ from nodeagent.proxy.dataplane.errors import (
     NotPermitted,
     Rejection,
     StaleGeneration,
+    Unsupported,
 )
 from nodeagent.wire.netlink.framing import Received, Request
 from nodeagent.wire.netlink.netfilter import GENMSG_LENGTH, message_type
@@ -48,6 +49,7 @@ READ_ATTEMPTS = 20
 _BATCH = "the batch"
 _ELEMENT_GONE = message_type(NFNL_SUBSYS_NFTABLES, NFT_MSG_DELSETELEM)
 _NO_CAPABILITY = "nf_tables: not permitted: run as root or with CAP_NET_ADMIN"
+_NO_NF_TABLES = "nf_tables: this kernel does not have it (CONFIG_NF_TABLES): try modprobe nf_tables"
 OWNED_BY_ANOTHER = "table nodeagent is owned by another process: stop the nodeagent that runs here first"
 
 
@@ -72,6 +74,8 @@ class TypedErrors:
             raise DumpInterrupted("an earlier dump has not been read to its end") from error
         if error.errno == errno.EPERM:
             raise NotPermitted(_NO_CAPABILITY) from error
+        if error.errno == errno.EPROTONOSUPPORT:
+            raise Unsupported(_NO_NF_TABLES) from error
         raise (KernelBusy if is_temporary(error) else KernelUnclear)(f"netlink: {error.strerror}") from error
 
 
@@ -94,11 +98,12 @@ class Ruleset:
 
     One call at a time; threads wait for each other. steps: which generations of the ruleset our own commits made.
 
-    Raises NotPermitted if the process may not use nf_tables at all.
+    Raises NotPermitted if the process may not use nf_tables at all, and Unsupported if the kernel does not have it.
     """
 
     def __init__(self) -> None:
-        self._socket = NetlinkSocket(NETLINK_NETFILTER)
+        with typed_errors():
+            self._socket = NetlinkSocket(NETLINK_NETFILTER)
         self._socket.enlarge_receive_buffer(REPLY_BUFFER)
         self._send_bytes = 0
         self._lock = Lock()
@@ -189,8 +194,8 @@ class Ruleset:
 
     def get(self, kind: int, family: int, body: bytes) -> memoryview:
         """Returns the attributes of one object. Raises FileNotFoundError if it does not exist."""
-        with self._lock, typed_errors():
-            return memoryview(bytes(self._socket.ask(request(kind, family, body))))[GENMSG_LENGTH:]
+        with self._lock:
+            return memoryview(bytes(self._ask(request(kind, family, body))))[GENMSG_LENGTH:]
 
     def generation(self) -> int:
         """Returns the ruleset generation of this network namespace: any change of any table raises it (8 µs)."""
@@ -198,8 +203,17 @@ class Ruleset:
             return self._ask_generation()
 
     def _ask_generation(self) -> int:
+        return read_generation(self._ask(request(NFT_MSG_GETGEN, 0)))
+
+    def _ask(self, asked: Request) -> memoryview:
+        """Returns the answer. A kernel that has nfnetlink without nf_tables refuses every request with EINVAL (nfnetlink_rcv_msg)."""
         with typed_errors():
-            return read_generation(self._socket.ask(request(NFT_MSG_GETGEN, 0)))
+            try:
+                return self._socket.ask(asked)
+            except OSError as error:
+                if error.errno == errno.EINVAL:
+                    raise Unsupported(_NO_NF_TABLES) from error
+                raise
 
     def _objects(self, read: Callable[[Request], Iterator[memoryview]], asked: Request) -> Iterator[memoryview]:
         with self._lock, typed_errors():
