@@ -53,6 +53,7 @@ help:
 	@echo "make neighbours  firewalld, ufw, Docker, … start, reload and stop beside the agent under connections; writes docs/neighbours.md (root)"
 	@echo "make bench-names  how fast names are answered, beside unbound with the same names, and how fresh (root, dnsperf)"
 	@echo "make bench-commands  how long each command takes with 1,000 and 10,000 Services, and whether that is promised (root)"
+	@echo "make fuzz-keep  keeps what make fuzz found that reaches more code"
 	@echo "make fuzz-names  a million broken packets to what answers names"
 	@echo "make wheel   dist/nodeagent-*.whl, and beside it what it is made of, dist/nodeagent.cdx.json"
 	@echo "make deb     dist/nodeagent_*.deb, for the release of Debian this machine runs"
@@ -209,10 +210,14 @@ fuzz: setup $(FUZZ)/.installed
 		$(FUZZ)/bin/python -m tests.attack.coverage_guided $$target -max_total_time=$(SECONDS) -print_final_stats=0; \
 	done
 
+# What that found, into tests/harness/fuzzing/corpora; `make test` tries these from then on.
+fuzz-keep: $(VENV)/.installed
+	$(BIN)/python -m tests.attack.keep_inputs
+
 $(FUZZ)/.installed: requirements/runtime.txt
 	/usr/bin/python3 -m venv $(@D)
 	$(@D)/bin/pip install --quiet --require-hashes --requirement requirements/runtime.txt
-	$(@D)/bin/pip install --quiet 'atheris>=2.3,<4' hypothesis
+	$(@D)/bin/pip install --quiet 'atheris>=2.3,<4' hypothesis dnspython
 	touch $@
 
 bench: SYSTEM_PACKAGES += gcc libc6-dev conntrack iptables

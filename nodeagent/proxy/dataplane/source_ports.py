@@ -2,13 +2,15 @@
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
 
 from nodeagent.model.addresses import Family, Protocol, endpoint_text, unpack_address
 from nodeagent.wire.netlink.conntrack import dump_udp, masquerade_address, read_flows
-from nodeagent.wire.netlink.socket import DumpInterruptedError, NetlinkSocket
+from nodeagent.wire.netlink.socket import DumpInterruptedError, NetlinkSocket, retried
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 
 PORTS = 64512
@@ -69,25 +71,30 @@ def ports_may_be_scarce() -> bool:
 def read_port_shortages(
     family: Family, protocol: Protocol, *, stop: Callable[[], bool] = lambda: False
 ) -> tuple[PortShortage, ...]:
-    """Returns where source ports run out, the worst first. Reads the table only if it has so many entries.
+    """Returns where source ports run out, the worst first. Reads the table only if it has so many entries; again, if the kernel is busy.
 
     stop: called periodically; True ends the walk, with what was seen so far. Raises OSError.
     """
     if protocol not in (Protocol.TCP, Protocol.UDP) or not ports_may_be_scarce():
         return ()
-    counted: Counter[tuple[bytes, bytes, int]] = Counter()
-    with NetlinkSocket(NETLINK_NETFILTER) as netlink:
-        try:
-            for datagram in netlink.dump_datagrams(dump_udp(family, of=protocol)):
-                for flow in read_flows(family, datagram, wanted=protocol):
-                    if (source := masquerade_address(family, flow)) is not None:
-                        counted[source, flow.reply_source, flow.reply_port] += 1
-                if stop():
-                    break
-        except DumpInterruptedError:
-            pass
+    counted = retried(partial(_count_masqueraded, family, protocol, stop))
     return tuple(
         PortShortage(protocol, unpack_address(source), (unpack_address(address), port), count)
         for (source, address, port), count in counted.most_common()
         if is_scarce(count)
     )
+
+
+def _count_masqueraded(
+    family: Family, protocol: Protocol, stop: Callable[[], bool]
+) -> Counter[tuple[bytes, bytes, int]]:
+    """Returns how many masqueraded connections each source has to each endpoint and port. Raises OSError."""
+    counted: Counter[tuple[bytes, bytes, int]] = Counter()
+    with NetlinkSocket(NETLINK_NETFILTER) as netlink, suppress(DumpInterruptedError):
+        for datagram in netlink.dump_datagrams(dump_udp(family, of=protocol)):
+            for flow in read_flows(family, datagram, wanted=protocol):
+                if (source := masquerade_address(family, flow)) is not None:
+                    counted[source, flow.reply_source, flow.reply_port] += 1
+            if stop():
+                break
+    return counted

@@ -12,6 +12,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.addresses import Protocol as IpProtocol
 from nodeagent.model.frontend import Frontend, FrontendKind, Route
 from nodeagent.model.names import ObjectKey, ServicePortName
+from nodeagent.proxy.dataplane import source_ports
 from nodeagent.proxy.dataplane.conntrack_flows import tracked_flows
 from nodeagent.proxy.dataplane.interface import ServiceInterface
 from tests.harness.effort import SEED, examples
@@ -81,4 +82,20 @@ def test_the_flows_of_a_service_are_counted(namespace: Namespace) -> None:
         for _ in range(examples(50)):
             found = namespace.run(lambda: tracked_flows(Family.IPV4, [frontend]))
             assert found == {"10.244.0.6:5353": 2}
+    assert faults.counts, "else nothing is shown"
+
+
+def test_the_source_ports_are_counted(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_ports, "ports_may_be_scarce", lambda: True)
+    monkeypatch.setattr(source_ports, "is_scarce", lambda count: count == 2)
+    for port in (1001, 1002):
+        namespace.shell(
+            f"conntrack -I -p udp -s 10.0.0.1 -d 10.96.0.1 --sport {port} --dport 53"
+            f" -r 10.244.0.6 -q 10.0.0.9 --reply-port-src 5353 --reply-port-dst {port} -t 100"
+        )
+    faults = KernelFaults(SEED)
+    with faults.opened():
+        for _ in range(examples(50)):
+            found = namespace.run(lambda: source_ports.read_port_shortages(Family.IPV4, IpProtocol.UDP))
+            assert [(one.source, one.endpoint) for one in found] == [("10.0.0.9", ("10.244.0.6", 5353))]
     assert faults.counts, "else nothing is shown"
