@@ -172,6 +172,8 @@ def test_json_patch(operation: Any, expected: Any) -> None:
         {"op": "test", "path": "/a", "value": 0},
         {"op": "test", "path": "/a/0", "value": True},
         {"op": "test", "path": "/a", "value": [True]},
+        {"op": "copy", "path": "/c"},
+        {"op": "move", "path": "/c", "from": None},
         {"op": "explode", "path": "/a"},
         {"path": "a"},
         {"op": "add", "path": "", "value": 3},

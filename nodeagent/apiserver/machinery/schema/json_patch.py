@@ -63,13 +63,23 @@ def _apply(document: Json, operation: Document, copied: _CopiedBytes) -> Json:
                 raise PatchRejected(f"testing value {path} failed: test failed")
             return document
         case "move":
-            source = str(operation.get("from", ""))
+            source = _source(operation)
             value = _get(document, source)
             return _put(_remove(document, source), path, value, insert=True)
         case "copy":
-            value = _get(document, str(operation.get("from", "")))
+            value = _get(document, _source(operation))
             return _put(document, path, _copy_counted(value, copied), insert=True)
     raise PatchRejected(f"Unexpected kind: {kind}")
+
+
+def _source(operation: Document) -> str:
+    """Returns the place that is copied or moved; without one kube-apiserver refuses the patch, too."""
+    found = operation.get("from")
+    if not isinstance(found, str):
+        raise PatchRejected(
+            f"{operation['op']} operation failed to decode from: operation, missing from field: missing value"
+        )
+    return found
 
 
 def _copy_counted(value: Json, copied: _CopiedBytes) -> Json:
