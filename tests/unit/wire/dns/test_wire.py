@@ -180,6 +180,11 @@ def test_garbage_is_refused_and_never_more(garbage: bytes, place: int) -> None:
         assert len(cut(packet, 512)) <= 512
 
 
+def test_a_question_longer_than_a_name_can_be_is_not_kept() -> None:
+    packet = bytes(5) + b"\1\0\1" + bytes(4) + (b"\x3f" + b"a" * 63) * 8 + bytes(600)
+    assert cut(packet, 512) == bytes(2) + b"\2" + bytes(9)
+
+
 def test_a_hundred_thousand_broken_queries_do_no_harm() -> None:
     chance = random.Random(20261122)
     good = [question("web.shop.svc.cluster.local"), question("a.b", "SRV", use_edns=0), big_answer(2).to_wire()]
