@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -132,6 +133,13 @@ def warm_launcher() -> Iterator[WarmLauncher]:
     server = SeparateForkServer(*MODULES)
     yield WarmLauncher(server)
     server.close()
+
+
+@pytest.fixture(scope="module")
+def busy_kernel(request: pytest.FixtureRequest, warm_launcher: WarmLauncher) -> Iterator[None]:
+    """One in ten of the requests that agents and commands make to the kernel fails, except in modules marked `calm_kernel`."""
+    with nullcontext() if request.node.get_closest_marker("calm_kernel") else warm_launcher.busy(request.node.nodeid):
+        yield
 
 
 @pytest.fixture(scope="session")

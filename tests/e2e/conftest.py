@@ -59,7 +59,8 @@ def running(directory: Path, warm: WarmLauncher, storage: str) -> Iterator[ApiCl
         cluster.start_server()
         cluster.declare_nodes()
         cluster.serve(*PODS)
-        cluster.start_agent()
+        with warm.busy(f"{directory.name} {storage}"):
+            cluster.start_agent()
         yield cluster
 
 
@@ -83,6 +84,11 @@ def shaken(
 ) -> Iterator[ApiCluster]:
     """A cluster for the tests of a module that kill and restart its processes."""
     yield from running(tmp_path_factory.mktemp("shaken"), warm_launcher, request.param)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def busy_kernel(busy_kernel: None) -> None:
+    """Everywhere; the agent of `calm` begins before."""
 
 
 def of_test(cluster: ApiCluster, request: pytest.FixtureRequest) -> Iterator[Tenant]:

@@ -2,11 +2,15 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from zlib import crc32
 
 from nodeagent.lab.net import warm_launcher
 from nodeagent.lab.net.fork_server import Fork
 from nodeagent.lab.net.warm_launcher import modules_of
 from tests.harness import busy_start, lacking_start
+from tests.harness.effort import SEED
 from tests.harness.worlds.sctp_actor import ACTOR
 
 AGENT = warm_launcher.NODEAGENT
@@ -39,6 +43,17 @@ class WarmLauncher(warm_launcher.WarmLauncher):
         if self.lack:
             return lacking_start.ENTRY, self.lack
         return super().entry() if self.seeds is None else (busy_start.ENTRY, str(next(self.seeds)))
+
+    @contextmanager
+    def busy(self, name: str) -> Iterator[None]:
+        """For what is forked inside, one in ten of its requests to the kernel fails, by chance of this name."""
+        before, seed = self.seeds, crc32(name.encode()) + SEED
+        self.seeds = count(seed)
+        try:
+            yield
+        finally:
+            self.seeds = before
+            print(f"kernel faults of seeds from {seed}")
 
     def on_terminal(self, namespace: str, arguments: Sequence[str], terminal: int) -> Fork:
         """A command of `nodeagent` that goes on, with a terminal as all its streams."""

@@ -3,14 +3,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from itertools import count
-from zlib import crc32
 
 import pytest
 
 from nodeagent.lab.net.topology import POD_BRIDGE
 from tests.harness.cluster import Cluster
-from tests.harness.effort import SEED
 from tests.harness.warm_start import WarmLauncher
 from tests.harness.worlds.topology import standard_topology
 from tests.harness.worlds.world import World
@@ -59,13 +56,5 @@ def cluster(
 
 
 @pytest.fixture(autouse=True, scope="module")
-def busy_kernel(request: pytest.FixtureRequest, warm_launcher: WarmLauncher) -> Iterator[None]:
-    """In modules marked `busy_kernel` one in ten of the requests that agents and commands make to the kernel fails."""
-    if request.node.get_closest_marker("busy_kernel") is None:
-        yield
-        return
-    seed = crc32(request.node.nodeid.encode()) + SEED
-    warm_launcher.seeds = count(seed)
-    yield
-    warm_launcher.seeds = None
-    print(f"kernel faults of seeds from {seed}")
+def busy_kernel(busy_kernel: None) -> None:
+    """Everywhere."""

@@ -20,7 +20,6 @@ from tests.harness.worlds.world import World
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = (Protocol.TCP, Protocol.UDP)
-pytestmark = pytest.mark.busy_kernel
 
 DAEMON_PORT = 9999
 SOON = 1.0

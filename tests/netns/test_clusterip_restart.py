@@ -9,8 +9,6 @@ from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, el
 from tests.harness.links import Links
 from tests.harness.uninterrupted import PODS, SHOP, uninterrupted
 
-pytestmark = pytest.mark.busy_kernel
-
 OWNERSHIPS = pytest.mark.parametrize("ownership", ["owned", "plain"])
 
 
