@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> None:
     found.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate((*target.seeds, *target.kept())):
         (found / f"seed-{number}").write_bytes(seed)
-    options = ["-max_len=20000", "-timeout=10", "-rss_limit_mb=1024", f"-artifact_prefix={FOUND}/{target.file_name}-"]
+    options = ["-max_len=20000", "-timeout=30", "-rss_limit_mb=1024", f"-artifact_prefix={FOUND}/{target.file_name}-"]
     atheris.Setup([sys.argv[0], *options, *arguments[1:], str(found)], target.check)
     atheris.Fuzz()
 

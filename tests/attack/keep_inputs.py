@@ -1,6 +1,6 @@
 """Keeps what `make fuzz` found: inputs that reach code which no seed and no kept one reaches; `make fuzz-keep`, no test of its own.
 
-An input that fails its target is not kept here: it becomes a test, or a seed, with the mend.
+What fails its target is not kept, but named: it becomes a test, and a line of the corpus, with the mend.
 """
 
 import sys
