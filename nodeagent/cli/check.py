@@ -22,6 +22,7 @@ from nodeagent.cli.other_tables import read_others
 from nodeagent.cli.rows import output_option, print_document, print_rows
 from nodeagent.cli.second_reader import MOST_READ_TWICE, NoSecondReader, SecondReader
 from nodeagent.diagnosis.checks.affinity_room import affinity_finding
+from nodeagent.diagnosis.checks.duplicate_addresses import duplicate_findings
 from nodeagent.diagnosis.checks.finding import Finding, Result, verdict_of
 from nodeagent.diagnosis.checks.foreign_programs import ipsec_findings, link_program_findings, vlan_findings
 from nodeagent.diagnosis.checks.hook_order import order_findings
@@ -121,6 +122,7 @@ def node_findings(ruleset: Ruleset, known: Known) -> Iterator[Finding]:
     pods = tuple(cidr for found in tables.values() for cidr in _pod_cidrs(found))
     facts = read_facts(ruleset, pods, programmed=frozenset(tables))
     yield from setting_findings(facts)
+    yield from duplicate_findings(facts)
     yield from order_findings(facts)
     yield from program_findings(facts)
     yield from closed_forwarding(facts)

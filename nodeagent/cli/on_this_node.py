@@ -8,6 +8,7 @@ from functools import partial
 from nodeagent.cli.check import port_shortage_facts
 from nodeagent.cli.kernel_reading import read_with_retries
 from nodeagent.cli.other_tables import read_others
+from nodeagent.diagnosis.checks.duplicate_addresses import duplicate_findings
 from nodeagent.diagnosis.checks.finding import Finding, Result
 from nodeagent.diagnosis.checks.hook_order import order_findings
 from nodeagent.diagnosis.checks.kernel_facts import read_facts
@@ -37,7 +38,8 @@ def node_faults(families: Collection[Family], pod_cidrs: Collection[str]) -> tup
     """Returns faults of the node that concern every Service. Raises DataplaneError, OSError."""
     with closing(Ruleset()) as ruleset:
         facts = read_facts(ruleset, tuple(pod_cidrs), programmed=frozenset(families))
-    found = (*setting_findings(facts), *order_findings(facts), *port_findings(tuple(port_shortage_facts())))
+    settings = (*setting_findings(facts), *duplicate_findings(facts))
+    found = (*settings, *order_findings(facts), *port_findings(tuple(port_shortage_facts())))
     return tuple(_fault(one) for one in found if one.reason and one.result is Result.FAILED)
 
 

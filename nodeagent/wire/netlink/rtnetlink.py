@@ -43,6 +43,7 @@ class Link(NamedTuple):
     carrier: the lower layer is up (IFF_LOWER_UP).
     mtu: the longest packet that it carries, in bytes; 0 if the kernel does not report it.
     below: the index of the interface that carries its packets, of a VLAN for example; for a veth, of its peer. 0: none in this namespace.
+    hardware: its hardware address; empty if it has none.
     """
 
     ifindex: int
@@ -56,6 +57,7 @@ class Link(NamedTuple):
     carrier: bool = True
     mtu: int = 0
     below: int = 0
+    hardware: bytes = b""
 
 
 class InterfaceAddress(NamedTuple):
@@ -228,10 +230,12 @@ def read_link(body: memoryview) -> Link:
     name = kind = alias = ""
     generates = False
     master = mtu = below = 0
-    elsewhere = False
+    elsewhere, hardware = False, b""
     for attribute_kind, value in attributes(body[_LINK.size :]):
         if attribute_kind == uapi.IFLA_IFNAME:
             name = text_of(value)
+        elif attribute_kind == uapi.IFLA_ADDRESS:
+            hardware = bytes(value)
         elif attribute_kind == uapi.IFLA_LINKINFO:
             kind = next((text_of(inner) for k, inner in attributes(value) if k == uapi.IFLA_INFO_KIND), "")
         elif attribute_kind == uapi.IFLA_AF_SPEC:
@@ -247,7 +251,9 @@ def read_link(body: memoryview) -> Link:
         elif attribute_kind == uapi.IFLA_LINK_NETNSID:
             elsewhere = True
     up, resolves, carrier = bool(flags & uapi.IFF_UP), not flags & uapi.IFF_NOARP, bool(flags & uapi.IFF_LOWER_UP)
-    return Link(index, name, kind, up, resolves, generates, alias, master, carrier, mtu, 0 if elsewhere else below)
+    return Link(
+        index, name, kind, up, resolves, generates, alias, master, carrier, mtu, 0 if elsewhere else below, hardware
+    )
 
 
 @reader

@@ -8,17 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.topology import NO_BRIDGE
+from nodeagent.lab.net.topology import NO_BRIDGE, UNDERLAY
+from nodeagent.lab.net.wiring import ROUTER
+from nodeagent.model.addresses import Family
 from tests.harness.cluster import NODE, TARGET_PORT, UNTHROTTLED, Cluster, cluster_ips
 from tests.harness.objects import make_service, make_slices
 from tests.harness.warm_start import WarmLauncher
 from tests.netns.commands.following import WatchedNode, wait_for
 from tests.netns.faults.looks import appears, first_line, works
-from tests.netns.faults.scenes import HOSTED_PORT, OF_ROUTES, OF_RULES, VIP, Fault
+from tests.netns.faults.scenes import CHECK, EXPLAIN_FAR, HOSTED_PORT, OF_ROUTES, OF_RULES, POD_TO_FAR, VIP, Fault
 
 pytestmark = pytest.mark.kernel
 
 BRIDGE = NO_BRIDGE
+GATEWAY = ROUTER[Family.IPV4]
+TWIN = "02:00:00:00:00:77"
+"""The link address of another host."""
 PATIENCE_SECONDS = 20.0
 SERVICES = {
     "web": ("web-0", 0),
@@ -73,6 +78,57 @@ def test_a_fault_is_named_in_the_first_line(watched: WatchedNode, fault: Fault) 
     watched.world.run(NODE, ["conntrack", "-F"])
     wait_for(lambda: works(watched, fault.breaks), lambda: "it works again")
     wait_for(lambda: is_quiet(watched, fault), lambda: f"quiet: {first_line(watched, *fault.command)}")
+
+
+@pytest.mark.parametrize(
+    ("address", "says", "breaks"),
+    [
+        pytest.param(GATEWAY, f"several hosts have {GATEWAY} on eth0 ({TWIN} and ", True, id="of the gateway"),
+        pytest.param(
+            "192.168.0.2", f"another host ({TWIN}) has 192.168.0.2 of this node on eth0", False, id="of this node"
+        ),
+    ],
+)
+def test_two_hosts_with_one_address_are_named(watched: WatchedNode, address: str, says: str, breaks: bool) -> None:
+    """A host on the network of this node takes an address. Of the gateway's: who answers first gets the packets, and here it is the other
+    one at last. No other host of that network sends anything to this node, so that its own address is missed by nobody."""
+    world = watched.world
+
+    def first_lines() -> tuple[tuple[int, str], tuple[int, str]]:
+        return first_line(watched, *CHECK), first_line(watched, *EXPLAIN_FAR)
+
+    def is_healthy() -> bool:
+        return all(code == 0 for code, _ in first_lines())
+
+    wait_for(is_healthy, lambda: f"quiet: {first_lines()}")
+    world.run(
+        UNDERLAY, ["ip", "link", "add", "twin", "link", NODE, "address", TWIN, "type", "macvlan", "mode", "bridge"]
+    )
+    world.run(UNDERLAY, ["ip", "link", "set", "twin", "netns", world.namespace("outside")])
+    try:
+        world.run("outside", ["ip", "link", "set", "twin", "up"])
+        wait_for(is_healthy, lambda: f"quiet: {first_lines()}")
+        assert works(watched, POD_TO_FAR)
+        world.run("outside", ["ip", "address", "add", f"{address}/32", "dev", "twin"])
+        (check_code, check), (explain_code, explain) = first_lines()
+        if breaks:
+            answered = ["ip", "neigh", "replace", address, "lladdr", TWIN, "dev", "eth0", "nud", "reachable"]
+            world.run(NODE, answered)
+            assert not works(watched, POD_TO_FAR)
+    finally:
+        world.run("outside", ["ip", "link", "del", "twin"])
+    assert (check_code, check.startswith("not healthy: duplicate addresses, because "), says in check) == (
+        1,
+        True,
+        True,
+    ), check
+    assert explain.startswith(
+        "impaired: some IPv4 connections by way of this node may fail, because duplicate addresses: "
+    ), explain
+    assert (explain_code, says in explain) == (1, True), explain
+    world.run(NODE, ["ip", "neigh", "flush", "dev", "eth0"])
+    wait_for(lambda: works(watched, POD_TO_FAR), lambda: "it works again")
+    wait_for(is_healthy, lambda: f"quiet: {first_lines()}")
 
 
 def test_rules_of_arp_that_drop_nothing_are_not_named(watched: WatchedNode) -> None:

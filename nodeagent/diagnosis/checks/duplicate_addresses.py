@@ -1,0 +1,33 @@
+"""Judges whether two hosts have one address (pure)."""
+
+from collections.abc import Iterator
+
+from nodeagent.diagnosis.checks.finding import Finding, Result
+from nodeagent.diagnosis.checks.node_facts import AnsweringHosts, Facts
+from nodeagent.model.addresses import Family
+
+CHECK = "duplicate addresses"
+
+
+def duplicate_findings(facts: Facts) -> Iterator[Finding]:
+    """Yields a finding for each address for which several hosts answer, or one for all addresses; nothing if no host could be asked."""
+    twice = [one for one in facts.answering if len(one.hosts) > (0 if one.own else 1)]
+    for one in twice:
+        cure = f"give each host an address of its own; ip neigh show {one.address} shows which one this node uses"
+        yield Finding(CHECK, Result.FAILED, _detail(one), cure, "DuplicateAddress", Family.IPV4.value)
+    if facts.answering and not twice:
+        yield Finding(
+            CHECK,
+            Result.OK,
+            f"one host answers for each of {len(facts.answering)} addresses of this node, its gateways and pods",
+        )
+
+
+def _detail(one: AnsweringHosts) -> str:
+    hosts = " and ".join(one.hosts)
+    if one.own:
+        return f"another host ({hosts}) has {one.address} of this node on {one.interface}: answers to this node are lost there"
+    return (
+        f"several hosts have {one.address} on {one.interface} ({hosts}): packets to it reach one or the other"
+        " (or it is one host with two interfaces there: net.ipv4.conf.all.arp_ignore=1 on it)"
+    )
