@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> None:
     target = known[arguments[0]]
     found = FOUND / target.file_name
     found.mkdir(parents=True, exist_ok=True)
-    for number, seed in enumerate((*target.seeds, *target.kept())):
+    for number, seed in enumerate((*target.seeds, *target.corpus())):
         (found / f"seed-{number}").write_bytes(seed)
     options = ["-max_len=20000", "-timeout=30", "-rss_limit_mb=1024", f"-artifact_prefix={FOUND}/{target.file_name}-"]
     atheris.Setup([sys.argv[0], *options, *arguments[1:], str(found)], target.check)

@@ -61,7 +61,7 @@ def reached(target: Target, data: bytes) -> Branches | None:
 
 
 def keep(target: Target) -> None:
-    kept = target.kept()
+    kept = target.corpus()
     known: Branches = set()
     for data in (*target.seeds, *kept):
         known |= reached(target, data) or set()

@@ -15,6 +15,6 @@ FEW = settings(max_examples=examples(40), deadline=None, suppress_health_check=[
 
 @pytest.mark.parametrize("target", [pytest.param(target, id=target.name) for target in TARGETS])
 def test_any_bytes_are_read_or_refused(target: Target) -> None:
-    for data in (*target.seeds, *target.kept()):
+    for data in (*target.seeds, *target.corpus()):
         target.check(data)
     FEW(given(mutated(target))(target.check))()

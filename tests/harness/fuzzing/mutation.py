@@ -25,7 +25,7 @@ class Target(NamedTuple):
         """The name without what a shell or a file system might read in it."""
         return self.name.replace(" ", "-").replace(",", "")
 
-    def kept(self) -> list[bytes]:
+    def corpus(self) -> list[bytes]:
         """Returns what `make fuzz` once found to reach more code, or to fail (`tests/attack/keep_inputs.py`)."""
         path = CORPORA / self.file_name
         return [b64decode(line) for line in path.read_bytes().splitlines()] if path.exists() else []
