@@ -28,7 +28,7 @@ from nodeagent.proxy.dataplane.program.classes import pick_class
 
 MOST_SERVICES = 16
 MOST_PODS = 3
-"""The number of pods from which connections are followed, if those of the first do not get through."""
+"""The number of pods from which connections are followed, if rules of others stop those of the first."""
 MOST_ENDPOINTS = 8
 """Of a Service with more endpoints so many are followed, evenly spread: each endpoint is a journey."""
 
@@ -111,14 +111,16 @@ def _ways_of_clients(places: Sequence[Place], node: Node, router: Router, known:
 
 
 def _ways_of_pods(pods: Sequence[str], places: Sequence[Place], node: Node, router: Router) -> Ways:
-    """Judges connections from the first of these pods from which all get through, else from that with the fewest that do not: what
-    stops only one pod does not concern Services."""
+    """Judges connections from the first of these pods that rules of others do not stop, else from that with the fewest that they stop: a
+    rule against only one pod does not concern Services."""
     best: Ways | None = None
     for pod in pods:
         found = _ways(f"pods of this node (asked for {pod})", pod, places, node, router, [])
         if best is None or len(found.stopped) < len(best.stopped):
             best = found
-        if not best.stopped:
+        if not all(one.by_others for one in found.stopped):
+            return found
+        if not found.stopped:
             break
     assert best is not None, "there is at least one pod"
     return best
