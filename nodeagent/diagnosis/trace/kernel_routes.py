@@ -242,7 +242,7 @@ class KernelRoutes:
         while (state := self._neighbour(hop, index)) & _NO_ANSWER:
             if time.monotonic() > end:
                 return True
-            if state & uapi.NUD_FAILED and self._socket.perform([use_neighbour(hop, index)]):
+            if state & uapi.NUD_FAILED and retried(lambda: self._socket.perform([use_neighbour(hop, index)])):
                 return False
             time.sleep(_LOOK_SECONDS)
         return False

@@ -161,6 +161,7 @@ def first_line(world: World, source: str, address: str, protocol: str, *options:
     place = f"{endpoint_text(address, 80)}/{protocol}"
     argv = [*AGENT, "trace", world[source].address(family), "->", place, *options]
     done = world.run(NODE, argv, check=False)
+    assert done.stdout, done.stderr
     return done.stdout.splitlines()[0], done.returncode
 
 

@@ -64,7 +64,8 @@ class Sets:
 
 def _destroy(sets: Sequence[str]) -> None:
     with NetlinkSocket(NETLINK_NETFILTER) as netlink:
-        failures = netlink.perform(destroy_request(name) for name in sets)
+        failed = retried(lambda: netlink.perform(destroy_request(name) for name in sets))
+    failures = [one for one in failed if one.errno != errno.ENOENT]
     if failures:
         shown = ", ".join(f"{sets[failure.position]} ({_explain(failure.errno)})" for failure in failures)
         raise LeftoverError(f"not destroyed: {shown}")

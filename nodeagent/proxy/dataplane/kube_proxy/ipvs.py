@@ -69,10 +69,10 @@ def _remove(servers: Sequence[messages.VirtualServer], interface: int) -> None:
     if servers:
         with NetlinkSocket(NETLINK_GENERIC) as netlink:
             family = messages.family_number(netlink.ask(messages.family_request(IPVS_GENL_NAME)))
-            failures = netlink.perform(messages.delete_request(family, server) for server in servers)
+            failures = retried(lambda: netlink.perform(messages.delete_request(family, server) for server in servers))
         _raise_failures([(servers[f.position].text, f.errno, f.detail) for f in failures if f.errno != errno.ESRCH])
     with NetlinkSocket(NETLINK_ROUTE) as netlink:
-        failures = netlink.perform([rtnetlink.delete_link(interface)])
+        failures = retried(lambda: netlink.perform([rtnetlink.delete_link(interface)]))
     _raise_failures([(kube_proxy_names.INTERFACE, f.errno, f.detail) for f in failures if f.errno != errno.ENODEV])
 
 
