@@ -92,7 +92,7 @@ def test_yaml_says_what_json_says_and_names_stand_alone(
 
 @pytest.mark.parametrize(
     "arguments",
-    [("show",), ("show", "frontends", "-o", "json"), ("config", "reference"), ("config", "show"), ("--help",)],
+    [("show",), ("show", "frontends", "-o", "json"), ("config", "show"), ("--help",)],
     ids=" ".join,
 )
 @pytest.mark.parametrize(
