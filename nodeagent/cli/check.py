@@ -22,6 +22,7 @@ from nodeagent.cli.other_tables import read_others
 from nodeagent.cli.rows import output_option, print_document, print_rows
 from nodeagent.cli.second_reader import MOST_READ_TWICE, NoSecondReader, SecondReader
 from nodeagent.diagnosis.checks.affinity_room import affinity_finding
+from nodeagent.diagnosis.checks.answering_hosts import HostsAsked
 from nodeagent.diagnosis.checks.duplicate_addresses import duplicate_findings
 from nodeagent.diagnosis.checks.finding import Finding, Result, verdict_of
 from nodeagent.diagnosis.checks.foreign_programs import ipsec_findings, link_program_findings, vlan_findings
@@ -93,9 +94,10 @@ def check_command(output: str, place: str | None, cluster: ClusterTarget | None)
     with kernel_failures(), closing(Ruleset()) as ruleset:
         findings = [*kernel_findings(ruleset)]
         known = {family: read_contents(ruleset, family) for family in Family}
-        findings += table_findings(ruleset, known)
-        findings += [agent_finding(None if place is None else Path(place))]
-        findings += node_findings(ruleset, known)
+        with HostsAsked(wanted=any(known.values())) as hosts:
+            findings += table_findings(ruleset, known)
+            findings += [agent_finding(None if place is None else Path(place))]
+            findings += node_findings(ruleset, known, hosts)
     healthy = all(finding.result is not Result.FAILED for finding in findings)
     verdict = verdict_of(findings)
     rows = [_row(finding) for finding in findings]
@@ -116,13 +118,12 @@ def _row(finding: Finding) -> dict[str, object]:
     return {"check": finding.check, "result": finding.result.value, "detail": finding.detail, _CURE: finding.cure}
 
 
-def node_findings(ruleset: Ruleset, known: Known) -> Iterator[Finding]:
+def node_findings(ruleset: Ruleset, known: Known, hosts: HostsAsked) -> Iterator[Finding]:
     """Yields findings on settings, the order of hooks, and other programs. known: our tables."""
     tables = {family: found for family, found in known.items() if found is not None}
     pods = tuple(cidr for found in tables.values() for cidr in _pod_cidrs(found))
     facts = read_facts(ruleset, pods, programmed=frozenset(tables))
     yield from setting_findings(facts)
-    yield from duplicate_findings(facts)
     yield from order_findings(facts)
     yield from program_findings(facts)
     yield from closed_forwarding(facts)
@@ -139,6 +140,7 @@ def node_findings(ruleset: Ruleset, known: Known) -> Iterator[Finding]:
     yield from interface_findings(_interface_fact([found.contents for found in tables.values()]))
     yield from port_findings(tuple(port_shortage_facts()))
     followed = [read_with_retries(partial(_ways, ruleset, family, table)) for family, table in known.items()]
+    yield from duplicate_findings(hosts.answers(pods))
     yield from way_findings(tuple(fact for facts, _ in followed for fact in facts))
     yield from unread_rules(note for _, notes in followed for note in notes)
 

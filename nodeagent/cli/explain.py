@@ -22,6 +22,7 @@ from nodeagent.cli.node_view import Access, NodeView
 from nodeagent.cli.on_this_node import follow_service, follow_services, node_faults
 from nodeagent.cli.rows import is_terminal, output_option, print_document, print_rows
 from nodeagent.cli.service_argument import ServiceArgument, find_service, parse_service
+from nodeagent.diagnosis.checks.answering_hosts import HostsAsked
 from nodeagent.diagnosis.explain.explanation_text import lines_of
 from nodeagent.diagnosis.explain.kernel import FollowedConnections, NodeFault, Probe
 from nodeagent.diagnosis.explain.reservations import reservations
@@ -177,8 +178,9 @@ def _settled(
     for look in range(SETTLING_LOOKS):
         view = look_at_node(access, key)
         kernel = _kernel(view, key if look == 0 else None)
-        followed = FollowedConnections() if kernel is None or not follow else _followed(view, kernel, key, client)
-        faults = () if kernel is None else _faults(view)
+        with HostsAsked(wanted=_is_programmed(kernel)) as hosts:
+            followed = FollowedConnections() if kernel is None or not follow else _followed(view, kernel, key, client)
+            faults = () if kernel is None else _faults(view, hosts)
         explanation = explain(
             view,
             key,
@@ -204,8 +206,9 @@ def _all(access: Access, client: str, *, probe: bool, output: str, brief: bool) 
     with ThreadPoolExecutor(1) as beside:
         probing = beside.submit(probe_services, view.states) if probe else None
         kernel = _kernel(view)
-        faults = () if kernel is None else _faults(view)
-        followed = FollowedConnections() if kernel is None else _followed(view, kernel)
+        with HostsAsked(wanted=_is_programmed(kernel)) as hosts:
+            followed = FollowedConnections() if kernel is None else _followed(view, kernel)
+            faults = () if kernel is None else _faults(view, hosts)
         missing = _missing(view)
         probes = {} if probing is None else probing.result()
     found = explain_unhealthy(
@@ -258,12 +261,17 @@ def _probes(view: NodeView, key: ObjectKey, port: str) -> tuple[Probe, ...]:
     return probe_endpoints(state, [one.name or "" for one in ports_of(service, port)])
 
 
-def _faults(view: NodeView) -> tuple[NodeFault, ...]:
+def _faults(view: NodeView, hosts: HostsAsked) -> tuple[NodeFault, ...]:
     """Returns the faults of the node; empty if this process lacks the permission to read them."""
     try:
-        return node_faults(view.families, view.node.pod_cidrs)
+        return node_faults(view.families, view.node.pod_cidrs, hosts)
     except (DataplaneError, OSError):
         return ()
+
+
+def _is_programmed(kernel: Sequence[KernelView] | None) -> bool:
+    """Returns whether tables of ours are in force here."""
+    return any(table.reading is not None for table in kernel or ())
 
 
 def _followed(

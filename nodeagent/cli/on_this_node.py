@@ -8,6 +8,7 @@ from functools import partial
 from nodeagent.cli.check import port_shortage_facts
 from nodeagent.cli.kernel_reading import read_with_retries
 from nodeagent.cli.other_tables import read_others
+from nodeagent.diagnosis.checks.answering_hosts import HostsAsked
 from nodeagent.diagnosis.checks.duplicate_addresses import duplicate_findings
 from nodeagent.diagnosis.checks.finding import Finding, Result
 from nodeagent.diagnosis.checks.hook_order import order_findings
@@ -34,12 +35,12 @@ MOST_PODS = 16
 """The number of endpoints on this node among which pods with a route are searched."""
 
 
-def node_faults(families: Collection[Family], pod_cidrs: Collection[str]) -> tuple[NodeFault, ...]:
-    """Returns faults of the node that concern every Service. Raises DataplaneError, OSError."""
+def node_faults(families: Collection[Family], pod_cidrs: Collection[str], hosts: HostsAsked) -> tuple[NodeFault, ...]:
+    """Returns faults of the node that concern every Service; waits for the answers of hosts. Raises DataplaneError, OSError."""
     with closing(Ruleset()) as ruleset:
         facts = read_facts(ruleset, tuple(pod_cidrs), programmed=frozenset(families))
-    settings = (*setting_findings(facts), *duplicate_findings(facts))
-    found = (*settings, *order_findings(facts), *port_findings(tuple(port_shortage_facts())))
+    settings = (*setting_findings(facts), *order_findings(facts), *port_findings(tuple(port_shortage_facts())))
+    found = (*settings, *duplicate_findings(hosts.answers(pod_cidrs)))
     return tuple(_fault(one) for one in found if one.reason and one.result is Result.FAILED)
 
 

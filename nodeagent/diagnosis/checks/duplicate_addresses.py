@@ -1,25 +1,35 @@
 """Judges whether two hosts have one address (pure)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
 
 from nodeagent.diagnosis.checks.finding import Finding, Result
-from nodeagent.diagnosis.checks.node_facts import AnsweringHosts, Facts
 from nodeagent.model.addresses import Family
 
 CHECK = "duplicate addresses"
 
 
-def duplicate_findings(facts: Facts) -> Iterator[Finding]:
+class AnsweringHosts(Struct, frozen=True):
+    """The hosts that answer ARP requests for an address. own: it is one of this node. hosts: hardware addresses of others, as text."""
+
+    interface: str
+    address: str
+    own: bool
+    hosts: tuple[str, ...]
+
+
+def duplicate_findings(answering: Sequence[AnsweringHosts]) -> Iterator[Finding]:
     """Yields a finding for each address for which several hosts answer, or one for all addresses; nothing if no host could be asked."""
-    twice = [one for one in facts.answering if len(one.hosts) > (0 if one.own else 1)]
+    twice = [one for one in answering if len(one.hosts) > (0 if one.own else 1)]
     for one in twice:
         cure = f"give each host an address of its own; ip neigh show {one.address} shows which one this node uses"
         yield Finding(CHECK, Result.FAILED, _detail(one), cure, "DuplicateAddress", Family.IPV4.value)
-    if facts.answering and not twice:
+    if answering and not twice:
         yield Finding(
             CHECK,
             Result.OK,
-            f"one host answers for each of {len(facts.answering)} addresses of this node, its gateways and pods",
+            f"one host answers for each of {len(answering)} addresses of this node, its gateways and pods",
         )
 
 

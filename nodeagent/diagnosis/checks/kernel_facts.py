@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network, ip_network
 from pathlib import Path
 
-from nodeagent.diagnosis.checks.answering_hosts import read_answering_hosts
 from nodeagent.diagnosis.checks.node_facts import Facts, LinkFact
 from nodeagent.diagnosis.checks.settings import CONNTRACK_CLASHES, CONNTRACK_DROPS, NEIGHBOURS, NEIGHBOURS_FULL
 from nodeagent.model.addresses import Family
@@ -69,7 +68,6 @@ def read_facts(ruleset: Ruleset, pod_cidrs: tuple[str, ...], *, programmed: froz
         programmed,
         running_kube_proxy(),
         dict(_destinations_by_link(pod_cidrs)),
-        read_answering_hosts(STATISTICS, pod_cidrs),
     )
 
 

@@ -18,21 +18,11 @@ class LinkFact(Struct, frozen=True):
     filtered: frozenset[Family] = frozenset()
 
 
-class AnsweringHosts(Struct, frozen=True):
-    """The hosts that answer ARP requests for an address. own: it is one of this node. hosts: hardware addresses of others, as text."""
-
-    interface: str
-    address: str
-    own: bool
-    hosts: tuple[str, ...]
-
-
 class Facts(Struct, frozen=True):
     """The input of all checks. settings: sysctls of net by path (`ipv4/ip_forward`), without those that do not exist.
     counters: statistics of the kernel by name. pod_cidrs: the pod ranges in our tables. programmed: the families that have
     a table of ours. kube_proxy: the pid of a running kube-proxy. leading: interface → whom its IPv4 routes lead to, in
-    words; only interfaces that lead to pods or have a default route. answering: which hosts answer for addresses that this node
-    needs; empty if they cannot be asked."""
+    words; only interfaces that lead to pods or have a default route."""
 
     chains: tuple[ChainFact, ...] = ()
     links: tuple[LinkFact, ...] = ()
@@ -42,7 +32,6 @@ class Facts(Struct, frozen=True):
     programmed: frozenset[Family] = frozenset()
     kube_proxy: int | None = None
     leading: Mapping[str, str] = {}
-    answering: tuple[AnsweringHosts, ...] = ()
 
     def tables(self) -> frozenset[str]:
         """Returns the names of all tables, without their family."""

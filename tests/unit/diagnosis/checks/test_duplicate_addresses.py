@@ -2,9 +2,8 @@
 
 import pytest
 
-from nodeagent.diagnosis.checks.duplicate_addresses import duplicate_findings
+from nodeagent.diagnosis.checks.duplicate_addresses import AnsweringHosts, duplicate_findings
 from nodeagent.diagnosis.checks.finding import Result
-from nodeagent.diagnosis.checks.node_facts import AnsweringHosts, Facts
 
 ONE, OTHER = "02:00:00:00:00:01", "02:00:00:00:00:02"
 GATEWAY = AnsweringHosts("eth0", "192.0.2.1", False, (ONE,))
@@ -12,7 +11,7 @@ OWN = AnsweringHosts("eth0", "192.0.2.9", True, ())
 
 
 def found(*answering: AnsweringHosts) -> list[tuple[Result, str]]:
-    return [(one.result, one.detail) for one in duplicate_findings(Facts(answering=answering))]
+    return [(one.result, one.detail) for one in duplicate_findings(answering)]
 
 
 @pytest.mark.parametrize(
