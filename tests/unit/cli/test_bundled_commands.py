@@ -1,6 +1,8 @@
 """Programs whose outputs a bundle holds: they run at the same time, and a bad one costs only its own output."""
 
+import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -39,15 +41,47 @@ def test_programs_run_at_the_same_time(tmp_path: Path) -> None:
         assert dict(programs.outputs()) == {"one.txt": b"met\n", "other.txt": b"met\n"}
 
 
-def test_a_program_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundled_commands, "SECONDS", 0.0)
+def test_a_part_of_this_program_runs_in_a_fork() -> None:
+    def work() -> None:
+        os.write(1, f"here {os.getppid()}\n".encode())
+
+    def fail() -> None:
+        os.write(2, b"no permission\n")
+        sys.exit(3)
+
     with Programs() as programs:
-        programs.start("slow", python("import time; time.sleep(60)"))
+        programs.fork("own", work)
+        programs.fork("error", fail)
+        assert dict(programs.outputs()) == {
+            "own.txt": f"here {os.getpid()}\n".encode(),
+            "error.txt": b"no permission\n",
+        }
+
+
+@pytest.mark.parametrize("forked", [False, True], ids=["another program", "a fork"])
+def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked: bool) -> None:
+    monkeypatch.setattr(bundled_commands, "SECONDS", 0.0)
+    place = tmp_path / "number"
+    hang = "import os, sys, time\nopen(sys.argv[1], 'w').write(f'{os.getpid()} ')\ntime.sleep(60)"
+
+    def work() -> None:
+        place.write_text(f"{os.getpid()} ")
+        time.sleep(60)
+
+    with Programs() as programs:
+        if forked:
+            programs.fork("slow", work)
+        else:
+            programs.start("slow", (*python(hang), str(place)))
+        end = time.monotonic() + 60
+        while not (place.exists() and place.read_text().endswith(" ")):
+            assert time.monotonic() < end
+            time.sleep(0.01)
         found = dict(programs.outputs())
-        (process,) = (one._process for those in programs._running.values() for one in those)
     assert list(found) == ["slow.error.txt"]
     assert b"timed out" in found["slow.error.txt"]
-    assert process.returncode == -9
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(place.read_text()), 0)
 
 
 def test_a_long_output_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
