@@ -161,7 +161,9 @@ def slowness() -> float:
 def measure(services: int, runs: int) -> bool:
     """Prints a table; whether all bounds hold."""
     good = True
-    print(f"{services} Services with {ENDPOINTS} endpoints each; a bound is as many times longer as this machine is slower")
+    print(
+        f"{services} Services with {ENDPOINTS} endpoints each; a bound is as many times longer as this machine is slower"
+    )
     with tempfile.TemporaryDirectory() as directory, node() as namespace:
         manifests, place = Path(directory, "manifests"), Path(directory, "agent.sock")
         generate = [sys.executable, str(ROOT / "tests/bench/generate_manifests.py"), "--services", str(services)]

@@ -46,7 +46,7 @@ class WarmLauncher(warm_launcher.WarmLauncher):
 
     @contextmanager
     def busy(self, name: str) -> Iterator[None]:
-        """For what is forked inside, one in ten of its requests to the kernel fails, by chance of this name."""
+        """For what is forked inside, some of its requests to the kernel fail, by chance of this name (`busy_start.OF_SCENES`)."""
         before, seed = self.seeds, crc32(name.encode()) + SEED
         self.seeds = count(seed)
         try:
