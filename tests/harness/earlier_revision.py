@@ -1,9 +1,12 @@
 """The package as it was at earlier revisions, out of the clone's history."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
 
 from tests.harness.effort import at_length
 from tests.harness.source_tree import ROOT
@@ -31,19 +34,14 @@ LAST_OF_SCHEMA = (
 higher number."""
 
 
-class NoHistory(Exception):
-    """This clone lacks the revision. The text says so."""
-
-
 def unpack(earlier: Earlier, place: Path) -> list[str]:
-    """Unpacks the package of this revision at `place`. Returns the command that runs it, with the libraries of this tree.
-
-    Raises NoHistory.
-    """
+    """Unpacks the package of this revision at `place`. Returns the command that runs it, with the libraries of this tree. Skips the test if
+    this clone lacks the revision, as an archive or a clone without depth; with CI=true the test fails then."""
     archive = subprocess.run(
         ["git", "archive", earlier.commit, "nodeagent"], cwd=ROOT, capture_output=True, check=False, timeout=60
     )
     if archive.returncode:
-        raise NoHistory(f"this clone has no history: {archive.stderr.decode().strip()}")
+        missing = f"this clone has no history: {archive.stderr.decode().strip()}"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(missing)
     subprocess.run(["tar", "--extract", f"--directory={place}"], input=archive.stdout, check=True, timeout=60)
     return ["env", f"PYTHONPATH={place}", sys.executable, "-P", "-m", "nodeagent"]
