@@ -189,7 +189,7 @@ def fields(spec: ServiceSpec) -> dict[str, Any]:
     return {name: getattr(spec, name) for name in spec.__struct_fields__}
 
 
-def test_of_two_services_on_one_address_the_loser_is_told(watched: WatchedNode) -> None:
+def test_of_two_services_on_one_address_the_loser_is_named(watched: WatchedNode) -> None:
     spec = ServiceSpec(external_ips=(TAKEN,))
     for number, name in enumerate(("claim-a", "claim-b")):
         service = make_service(name, address(110 + number), ports=HTTP, spec=spec)
@@ -201,7 +201,7 @@ def test_of_two_services_on_one_address_the_loser_is_told(watched: WatchedNode) 
     assert watched.eventually("claim-b", says=("healthy: 1 of 1 endpoints used",)) == 0
 
 
-def test_a_table_that_another_flushed_is_told_while_no_agent_repairs_it(watched: WatchedNode) -> None:
+def test_a_table_that_another_program_flushed_is_named_while_no_agent_repairs_it(watched: WatchedNode) -> None:
     assert watched.agent is not None
     twin = ("selector-twin", "--manifests", str(watched.cluster.manifests.path), "--node-name", NODE)
     watched.agent.signal(signal.SIGKILL)
@@ -259,7 +259,7 @@ def test_a_health_check_port_that_another_has(watched: WatchedNode) -> None:
     assert watched.eventually("probed", says=("healthy: 1 of 1 endpoints used",)) == 0
 
 
-def test_rules_that_another_flushed_are_told(watched: WatchedNode) -> None:
+def test_rules_that_another_program_flushed_are_named(watched: WatchedNode) -> None:
     """While the agent stands still; it puts them right when it goes on."""
     assert watched.agent is not None
     watched.agent.signal(signal.SIGSTOP)
