@@ -69,14 +69,19 @@ def test_the_interface_ends_with_what_it_shall_carry(namespace: Namespace, seed:
         namespace.run(lambda: asyncio.run(story()))
 
 
-def test_the_flows_of_a_service_are_counted(namespace: Namespace) -> None:
-    name = ServicePortName(ObjectKey("kube-system", "dns"), "dns", IpProtocol.UDP)
-    frontend = Frontend(FrontendKind.CLUSTER_IP, Family.IPV4, "10.96.0.1", IpProtocol.UDP, 53, name, Route(()))
+def track_two_flows(namespace: Namespace, answered_to: str) -> None:
+    """From 10.0.0.1 to a Service. answered_to: their source after translation."""
     for port in (1001, 1002):
         namespace.shell(
             f"conntrack -I -p udp -s 10.0.0.1 -d 10.96.0.1 --sport {port} --dport 53"
-            f" -r 10.244.0.6 -q 10.0.0.1 --reply-port-src 5353 --reply-port-dst {port} -t 100"
+            f" -r 10.244.0.6 -q {answered_to} --reply-port-src 5353 --reply-port-dst {port} -t 100"
         )
+
+
+def test_the_flows_of_a_service_are_counted(namespace: Namespace) -> None:
+    name = ServicePortName(ObjectKey("kube-system", "dns"), "dns", IpProtocol.UDP)
+    frontend = Frontend(FrontendKind.CLUSTER_IP, Family.IPV4, "10.96.0.1", IpProtocol.UDP, 53, name, Route(()))
+    track_two_flows(namespace, "10.0.0.1")
     faults = KernelFaults(SEED)
     with faults.opened():
         for _ in range(examples(50)):
@@ -88,11 +93,7 @@ def test_the_flows_of_a_service_are_counted(namespace: Namespace) -> None:
 def test_the_source_ports_are_counted(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_ports, "ports_may_be_scarce", lambda: True)
     monkeypatch.setattr(source_ports, "is_scarce", lambda count: count == 2)
-    for port in (1001, 1002):
-        namespace.shell(
-            f"conntrack -I -p udp -s 10.0.0.1 -d 10.96.0.1 --sport {port} --dport 53"
-            f" -r 10.244.0.6 -q 10.0.0.9 --reply-port-src 5353 --reply-port-dst {port} -t 100"
-        )
+    track_two_flows(namespace, "10.0.0.9")
     faults = KernelFaults(SEED)
     with faults.opened():
         for _ in range(examples(50)):

@@ -69,7 +69,7 @@ def write(tmp_path: Path) -> Write:
     return files
 
 
-@pytest.mark.skipif(not KUBECTL.exists(), reason="`make setup` fetches kubectl")
+@pytest.mark.skipif(not KUBECTL.exists(), reason=f"no {KUBECTL}: `make test` fetches it")
 @pytest.mark.parametrize("contents", MERGED.values(), ids=MERGED)
 def test_files_are_merged_as_by_kubectl(write: Write, contents: list[dict[str, Any] | None]) -> None:
     paths = write(*contents)
