@@ -42,7 +42,7 @@ class HostsAsked:
         self._hosts: dict[tuple[str, str], set[bytes]] = {}
         self._ours: set[bytes] = set()
         self._own: set[tuple[str, str]] = set()
-        self._gateways = set(_gateways())
+        self._gateways: set[tuple[str, str]] = set()
         self._socket: socket.socket | None = None
         self._sent = time.monotonic()
         if wanted:
@@ -83,6 +83,7 @@ class HostsAsked:
             for one in found
             if one and one.ifindex in names and family_of(one.address) is Family.IPV4
         }
+        self._gateways = set(_gateways())
         wanted = dict.fromkeys([*sorted(self._own), *sorted(self._gateways), *_neighbours()])
         for interface, address in islice((one for one in wanted if one[0] in hardware), MOST):
             with suppress(OSError):  # an interface may have gone

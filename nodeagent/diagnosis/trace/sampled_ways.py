@@ -113,17 +113,13 @@ def _ways_of_clients(places: Sequence[Place], node: Node, router: Router, known:
 def _ways_of_pods(pods: Sequence[str], places: Sequence[Place], node: Node, router: Router) -> Ways:
     """Judges connections from the first of these pods that rules of others do not stop, else from that with the fewest that they stop: a
     rule against only one pod does not concern Services."""
-    best: Ways | None = None
+    found: list[Ways] = []
     for pod in pods:
-        found = _ways(f"pods of this node (asked for {pod})", pod, places, node, router, [])
-        if best is None or len(found.stopped) < len(best.stopped):
-            best = found
-        if not all(one.by_others for one in found.stopped):
-            return found
-        if not found.stopped:
-            break
-    assert best is not None, "there is at least one pod"
-    return best
+        found.append(_ways(f"pods of this node (asked for {pod})", pod, places, node, router, []))
+        stopped = found[-1].stopped
+        if not stopped or not all(one.by_others for one in stopped):
+            return found[-1]
+    return min(found, key=lambda one: len(one.stopped))
 
 
 def _ways(client: str, source: str, places: Sequence[Place], node: Node, router: Router, pods: list[str]) -> Ways:

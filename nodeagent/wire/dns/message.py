@@ -195,7 +195,7 @@ def cut(message: bytes, limit: int, opt: int = 0) -> bytes:
     kept = [0, 0, 0]
     try:
         end = skip_name(message, HEADER_SIZE) + 4
-        for section in range(3 if end <= limit - opt else 0):
+        for section in range(3) if end <= limit - opt else ():  # the question alone may be too long
             while kept[section] < wanted[section]:
                 after = _end_of_record(message, end)
                 if after > limit - opt:
