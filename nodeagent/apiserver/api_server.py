@@ -220,6 +220,7 @@ class ApiServer:
                 scrape_checks=lambda: scrapes.text_of(health.instruments()),
                 protobuf=ProtobufAnswers(stack.enter_context(Worker())),
                 loop_time=loop_time,
+                worker=worker,
                 everybody_is_admin=self.credentials is None,
             )
             listener = await stack.enter_async_context(

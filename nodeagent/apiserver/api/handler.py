@@ -33,7 +33,7 @@ from nodeagent.apiserver.api.reviews import Reviews
 from nodeagent.apiserver.api.sending import WHOLE_BYTES, send, stream
 from nodeagent.apiserver.api.watches import Watch
 from nodeagent.apiserver.machinery.loop_time import LoopTime
-from nodeagent.apiserver.machinery.request_worker import LARGE_BYTES
+from nodeagent.apiserver.machinery.request_worker import LARGE_BYTES, Worker
 from nodeagent.apiserver.machinery.schema import gnostic
 from nodeagent.apiserver.machinery.schema.openapi import OpenApi
 from nodeagent.kinds.description import status
@@ -97,6 +97,7 @@ class ApiHandler:
         scrape_checks: Callable[[], Awaitable[bytes]],
         protobuf: protobuf_answers.ProtobufAnswers,
         loop_time: LoopTime,
+        worker: Worker,
         everybody_is_admin: bool = False,
     ) -> None:
         self._objects = objects
@@ -111,6 +112,7 @@ class ApiHandler:
         self._hosts = AllowedHosts()
         self._protobuf = protobuf
         self._loop_time = loop_time
+        self._worker = worker
         self._default_user = (
             authorization.user_of("system:admin", [authorization.ADMINS]) if everybody_is_admin else ANONYMOUS
         )
@@ -199,7 +201,7 @@ class ApiHandler:
             if scrape is not None and request.method in ("GET", "HEAD"):
                 async with self._intake.read(request, about.query, user, "", is_large=True):
                     return replies.Reply(body=await scrape(), content_type=_EXPOSITION)
-            return self._answer_plain_path(request, about.segments, user)
+            return await self._answer_plain_path(request, about.segments, user)
         authorization.authorize(
             user,
             verb or ("get" if request.method == "HEAD" else request.method.lower()),
@@ -287,7 +289,9 @@ class ApiHandler:
             raise status.forbidden_page("a certificate is not for pages of other origins")
         return authorization.authenticate(header, self._tokens, certificate)
 
-    def _answer_plain_path(self, request: web.BaseRequest, segments: tuple[str, ...], user: User) -> replies.Reply:
+    async def _answer_plain_path(
+        self, request: web.BaseRequest, segments: tuple[str, ...], user: User
+    ) -> replies.Reply:
         if request.method not in ("GET", "HEAD"):
             raise status.method_not_allowed()
         match segments:
@@ -299,13 +303,14 @@ class ApiHandler:
             case ("livez" | "readyz" | "healthz" as endpoint, name) if name in CHECKS:
                 return self._health.single(endpoint, name)
             case ("openapi", *rest):
-                return self._openapi_reply("/".join(rest), request.headers.get("Accept", ""))
+                return await self._openapi_reply("/".join(rest), request.headers.get("Accept", ""))
         found_document = self._discovery_reply(request, segments)
         return found_document or replies.text_reply("404 page not found\n", 404)
 
-    def _openapi_reply(self, path: str, accept: str) -> replies.Reply:
+    async def _openapi_reply(self, path: str, accept: str) -> replies.Reply:
         binary = path == "v2" and prefers(accept, gnostic.ASKED_AS)
-        found = self._openapi.document("v2.protobuf" if binary else path)
+        name = "v2.protobuf" if binary else path
+        found = await self._worker.run_large(lambda: self._openapi.document(name))
         if found is None:
             return replies.text_reply("404 page not found\n", 404)
         return replies.Reply(body=found, content_type=gnostic.MEDIA_TYPE if binary else replies.JSON)

@@ -27,4 +27,8 @@ class Worker:
         """Returns what `function` returns. `size_bytes`: about how much data it works on; it must not touch shared state."""
         if size_bytes <= LARGE_BYTES:
             return function()
+        return await self.run_large(function)
+
+    async def run_large(self, function: Callable[[], _Result]) -> _Result:
+        """Returns what `function` returns, which runs in the thread."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, function)

@@ -172,7 +172,8 @@ def _shared_tree(fields: FieldSet) -> Document:
 
 def _tree(fields: FieldSet) -> Document:
     root: Document = {}
-    for path in sorted(fields, key=_sort_key):
+    keys = {element: _sort_key(element) for element in {element for path in fields for element in path}}
+    for path in sorted(fields, key=lambda path: [keys[element] for element in path]):
         node = root
         for element in path[:-1]:
             node = node.setdefault(element, {})
@@ -189,13 +190,10 @@ def _tree(fields: FieldSet) -> Document:
     return root
 
 
-def _sort_key(path: Path) -> list[tuple[str, list[tuple[str, tuple[int, float, str]]]]]:
-    return [
-        (element[:2], [(key, _rank(value)) for key, value in decode(element[2:]).items()])
-        if element.startswith("k:")
-        else (element, [])
-        for element in path
-    ]
+def _sort_key(element: str) -> tuple[str, list[tuple[str, tuple[int, float, str]]]]:
+    if element.startswith("k:"):
+        return element[:2], [(key, _rank(value)) for key, value in decode(element[2:]).items()]
+    return element, []
 
 
 def _rank(value: Json) -> tuple[int, float, str]:
