@@ -26,6 +26,7 @@ from nodeagent.config.load import load_config
 from nodeagent.daemon.agent import Agent
 from nodeagent.daemon.event_loop import DaemonLoop
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.observe.admin.journal import KEPT
 from nodeagent.runtime.systemd import SystemdNotifier
 from tests.bench.watch_server import NODE, POD_RANGE, WatchServer, changes, kubeconfig
 
@@ -36,6 +37,8 @@ ENDPOINTS = 10
 TOGETHER = 8
 """Changes that one pass takes."""
 TURNS = 20
+ROUNDS = 3
+"""In which memory is measured, and the least counts: a leak shows in each."""
 QUIET_SECONDS = 0.01
 SYSTEM_MODULES = frozenset({"posix", "io", "_io"})
 SYSTEM_TYPES = frozenset({"socket", "epoll", "FileIO"})
@@ -161,6 +164,11 @@ async def count_memory(*, show: int = 0) -> dict[str, float]:
         ServerThread(HELD_SERVICES),
         changes(SERVICES, ENDPOINTS),
     )  # what comes and goes concerns some of them
+
+    async def there_and_back() -> None:
+        for _ in range(2 * SERVICES // TOGETHER):
+            await _send(server, b"".join(islice(lines, TOGETHER)), revision)
+
     gc.collect()
     tracemalloc.start()
     async with running_agent(server.port) as revision:
@@ -169,21 +177,22 @@ async def count_memory(*, show: int = 0) -> dict[str, float]:
         if show:
             for line in tracemalloc.take_snapshot().statistics("lineno")[:show]:
                 print(line, file=sys.stderr)
-        for _ in range(2 * SERVICES // TOGETHER):
-            await _send(server, b"".join(islice(lines, TOGETHER)), revision)
-        gc.collect()
-        before, blocks = tracemalloc.get_traced_memory()[0], sys.getallocatedblocks()
-        tracemalloc.reset_peak()
-        for _ in range(2 * SERVICES // TOGETHER):
-            await _send(server, b"".join(islice(lines, TOGETHER)), revision)
-        peak = tracemalloc.get_traced_memory()[1]
-        gc.collect()
-        kept = sys.getallocatedblocks() - blocks
+        for _ in range(KEPT):  # until the journal is full
+            await _send(server, next(lines), revision)
+        kept, peak = list[int](), list[int]()
+        for _ in range(ROUNDS):
+            gc.collect()
+            before, blocks = tracemalloc.get_traced_memory()[0], sys.getallocatedblocks()
+            tracemalloc.reset_peak()
+            await there_and_back()
+            peak.append(tracemalloc.get_traced_memory()[1] - before)
+            gc.collect()
+            kept.append(sys.getallocatedblocks() - blocks)
     tracemalloc.stop()
     return {
         "bytes, an element": held / (HELD_SERVICES * (ENDPOINTS + 2)),
-        "blocks kept, a change": max(0.0, kept / (2 * SERVICES)),
-        "peak bytes, a change": (peak - before) / TOGETHER,
+        "blocks kept, a change": max(0.0, min(kept) / (2 * SERVICES)),
+        "peak bytes, a change": min(peak) / TOGETHER,
     }
 
 
