@@ -14,6 +14,7 @@ import yaml
 
 from nodeagent.cli.main import main
 from nodeagent.config.keys import KEYS
+from nodeagent.kinds.catalog import all_kinds
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
@@ -346,6 +347,15 @@ def test_the_dataplane_document_has_every_set_and_chain() -> None:
     for name in names:
         assert f"`{name}`" in text, f"docs/dataplane.md says nothing of {name}"
     assert f"schema {schema.SCHEMA}:" in text
+
+
+def test_the_document_of_the_api_server_has_every_kind() -> None:
+    section = (ROOT / "docs" / "apiserver.md").read_text().partition("## What it has")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| ")]
+    for row in all_kinds().rows:
+        version = f"`{row.group}/{row.version}`" if row.group else f"`{row.version}`"
+        kinds = " ".join(kinds for group, kinds in rows if version in group)
+        assert re.search(rf"\b{row.kind}\b", kinds), f"docs/apiserver.md says nothing of {row.kind} of {version}"
 
 
 def test_the_map_of_the_tests_has_every_folder() -> None:

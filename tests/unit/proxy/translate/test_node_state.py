@@ -70,6 +70,14 @@ def test_7_the_zone_is_the_label_and_stays_when_the_node_is_gone() -> None:
     assert node_context(None, HERE).zone is None
 
 
+def test_every_part_of_the_context_comes_from_the_node_or_the_options() -> None:
+    """A part that `node_context` forgets to set would always have its default, whatever the operator configures."""
+    options = replace(HERE, families=(Family.IPV6,), external_ips_enabled=False, protected_ports=(22,))
+    made = msgspec.structs.asdict(node_context(node("InternalIP 2001:db8::2", zone="zone-a"), options))
+    defaults = msgspec.structs.asdict(Context(node_name=""))
+    assert [name for name in made if made[name] == defaults[name]] == []
+
+
 def test_the_addresses_stay_while_the_node_has_none() -> None:
     seen = node_context(node("InternalIP 192.168.0.2"), HERE)
     assert node_context(node(), HERE, previous=seen).node_addresses == ("192.168.0.2",)
