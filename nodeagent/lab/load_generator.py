@@ -176,7 +176,7 @@ class HeldConnections:
         self.opened = sum(holding.opened.names.total() for _, holding in self._held)
 
     def count_alive(self) -> int:
-        """Returns how many still answer."""
+        """Returns how many of the open connections still answer."""
         surveys = in_parallel_by_member([(client, holding.ask) for client, holding in self._held])
         return sum(survey.names.total() for survey in surveys)
 

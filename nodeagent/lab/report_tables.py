@@ -170,7 +170,7 @@ def listed_counts(counts: Mapping[str, int]) -> str:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Returns a text with about two digits."""
+    """Returns the time in milliseconds as text, with about two digits; `-` for None."""
     if seconds is None:
         return "-"
     return f"{seconds * 1000:.2f} ms" if seconds < FEW_SECONDS else f"{seconds * 1000:.0f} ms"

@@ -229,7 +229,7 @@ class Connected(Struct, frozen=True, tag=True):
 
 
 class FaultProgress(Struct, frozen=True, tag=True):
-    """One thing that was done, in words."""
+    """A step of the fault that was done, as text for users."""
 
     text: str
 

@@ -11,5 +11,5 @@ class Backoff:
     longest_seconds: float = 30.0
 
     def seconds(self, failures: int) -> float:
-        """Returns how long to wait, in seconds, after so many failures in a row; `failures` counts from 1."""
+        """Returns how long to wait, in seconds, after this many failures in a row; `failures` counts from 1."""
         return min(self.longest_seconds, self.first_seconds * 2.0 ** min(failures - 1, 32))

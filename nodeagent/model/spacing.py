@@ -12,7 +12,7 @@ SPACING_SECONDS: Final = 0.01
 LONG_SPACING_SECONDS: Final = 0.02
 """A pass that takes the last grant costs two: from then on, passes are this far apart. The longest that a change waits here."""
 BURST: Final = 50
-"""So many passes may follow each other without a wait, after a time without changes."""
+"""This many passes may follow each other without a wait, after a time without changes."""
 
 
 class Spacing:

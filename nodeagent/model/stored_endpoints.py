@@ -38,5 +38,5 @@ class StoredEndpoints(Packed[Endpoint]):
 
 
 def without_addresses(endpoints: Sequence[Endpoint] | None) -> Sequence[Endpoint]:
-    """Returns the endpoints to read anything but their addresses of: no objects are made for that."""
+    """Returns the endpoints for a reader that does not need their addresses. This makes no new objects."""
     return endpoints.others if isinstance(endpoints, StoredEndpoints) else endpoints or ()

@@ -96,11 +96,11 @@ class Shares:
         return self.of(client) < free and self._networks.of(client.network) < NETWORK_FACTOR * free
 
     def take(self, client: Client, amount: int = 1) -> None:
-        """Adds to what the client holds."""
+        """Adds this amount to what the client holds."""
         self._change(client, amount)
 
     def give_back(self, client: Client, amount: int = 1) -> None:
-        """Subtracts from what the client holds."""
+        """Subtracts this amount from what the client holds."""
         self._change(client, -amount)
 
     def largest(self) -> Client:

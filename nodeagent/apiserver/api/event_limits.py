@@ -13,7 +13,7 @@ UNIT_BYTES: Final = 4096
 """An Event counts once for each started unit of this size."""
 _SHARE: Final = 4
 _MOST_USERS: Final = 1024
-"""When so many users have a bucket, those whose bucket is full again are dropped."""
+"""When this many users have a bucket, those whose bucket is full again are dropped."""
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from nodeagent.kinds.description.status import ApiError, expired, future_version
 
 _BATCH: Final = 500
 _FEW: Final = 20
-"""Up to so many events are delivered without a task. For more, the task waits for its turn, like all long work."""
+"""Up to this many events are delivered without a task. For more, the task waits for its turn, like all long work."""
 _BATCH_BYTES: Final = 256 * 1024
 """The memory that a watcher may hold for frames that it has not read; larger frames are written piece by piece."""
 Part: TypeAlias = bytes | memoryview

@@ -52,7 +52,7 @@ class ManagedCluster:
         return read_cluster(self.kubectl)
 
     def until(self, awaited: str, missing: Callable[[ClusterState], Sequence[str]]) -> ClusterState:
-        """Returns the state as soon as nothing is missing. Raises TakeoverStopped if that takes too long."""
+        """Waits until `missing` returns nothing, and returns that state. Raises TakeoverStopped if it takes too long."""
         end = time.monotonic() + self._seconds
         while True:
             found = self.read()
@@ -100,7 +100,7 @@ class ManagedCluster:
         self.say(f"changed: node/{node}: label {PROXY_LABEL} {'removed' if value is None else f'= {value}'}")
 
     def annotate(self, node: str, value: str | None) -> None:
-        """Sets whether a Node has nothing of kube-proxy any more."""
+        """Marks a Node as one that has nothing of kube-proxy any more; None removes the mark."""
         self.kubectl.patch("node", node, {"metadata": {"annotations": {RULES_REMOVED: value}}})
 
     def place_kube_proxy(self, patch: Document, what: str) -> None:
@@ -109,7 +109,8 @@ class ManagedCluster:
         self.say(f"changed: daemonset.apps/{KUBE_PROXY}: {what}")
 
     def note_image(self, image: str | None) -> None:
-        """Notes the image of our agents: as long as it is noted, something of ours may be on a node."""
+        """Writes the image of our agents into an annotation of kube-proxy; None removes it. While the annotation exists, a node may
+        still have something of our agents."""
         self.kubectl.patch("daemonset", KUBE_PROXY, {"metadata": {"annotations": {AGENT_IMAGE: image}}})
 
 

@@ -98,7 +98,7 @@ def _answers() -> Document:
 
 
 def services(nodes: int) -> list[Document]:
-    """Returns the Services that every cluster accepts, for so many nodes; the first is that of node 0."""
+    """Returns the Services that every cluster accepts, for this many nodes; the first is that of node 0."""
     here = {ROLE: SERVER, NODE_NUMBER: "0"}
     return [
         *(

@@ -149,7 +149,7 @@ def hook_of(chain: Chain) -> Hook:
 
 
 def place_in_hook(hook: Hook) -> tuple[int, int]:
-    """Returns a base chain's position in its hook: its priority for filter chains, that of all nat for nat chains."""
+    """Returns a base chain's position in its hook: its own priority for filter chains; for nat chains, the one that all nat chains share."""
     if hook.type is ChainType.NAT:
         return _NAT_PRIORITY[hook.number in DESTINATION_HOOKS], hook.priority
     return hook.priority, 0

@@ -30,7 +30,7 @@ MOST_SERVICES = 16
 MOST_PODS = 3
 """The number of pods from which connections are followed, if rules of others stop those of the first."""
 MOST_ENDPOINTS = 8
-"""Of a Service with more endpoints so many are followed, evenly spread: each endpoint is a journey."""
+"""Of a Service with more endpoints this many are followed, evenly spread: each endpoint is a journey."""
 
 
 class LostConnection(Struct, frozen=True):

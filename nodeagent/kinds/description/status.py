@@ -273,7 +273,7 @@ def internal_error(message: str) -> ApiError:
 
 
 def too_many_requests(message: str, seconds: int = 1) -> ApiError:
-    """429: the client should retry after so many seconds, as client libraries do automatically."""
+    """429: the client should retry after this many seconds, as client libraries do automatically."""
     return ApiError(
         429,
         "TooManyRequests",

@@ -29,7 +29,7 @@ class Survey(tuple[Answer, ...]):
 
     @property
     def only(self) -> Answer:
-        """The answer to a single question."""
+        """The answer, if there was only one question. Raises ValueError otherwise."""
         (answer,) = self
         return answer
 

@@ -15,7 +15,7 @@ KEPT_FAILURES = 100
 
 
 class ServeTask:
-    """A server as a task."""
+    """Runs a server until it is stopped."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -26,7 +26,7 @@ class ServeTask:
 
 
 class HoldTask:
-    """Conversations that stay open."""
+    """Opens conversations, and keeps them open until it is stopped."""
 
     def __init__(self, dial: messages.Dial, count: int, dialer: Dialer) -> None:
         self._timeout = dial.timeout
@@ -48,7 +48,7 @@ class HoldTask:
 
 
 class LoadTask:
-    """New conversations without end, counted. A late one is not made up for, so the pace stays the same.
+    """Begins new conversations until it is stopped, and counts them. It does not catch up on late ones, so the pace stays the same.
 
     Workers take turns, so that connections are evenly spaced and continue while some wait for their answers.
     """

@@ -55,7 +55,7 @@ class HealthLimits:
     """failures: in a row, until a server is asked last. first, longest: pauses between probes of such a server.
 
     probe: timeout of a probe. again: until a probe of a suspected server is sent a second time. rest: how long a server that passed a
-    probe is not probed again. slow: an answer that takes so long is late. unasked: how long a server may be asked nothing before it gets
+    probe is not probed again. slow: an answer that takes this long is late. unasked: how long a server may be asked nothing before it gets
     a copy of a question that another one has answered. plain: how long a server that refused EDNS is asked without it.
     """
 

@@ -9,7 +9,7 @@ from nodeagent.wire.dns.codes import HEADER_SIZE, QR, RA, TC, Rcode, RecordType
 from nodeagent.wire.dns.message import BadMessage, Record, Sections, read_message
 
 MOST_RECORDS = 2048
-"""Records in one answer; reading so many takes less than the 50 ms for which the event loop may be held."""
+"""Records in one answer; reading this many takes less than the 50 ms for which the event loop may be held."""
 
 _SMALLEST_SOA = 22
 """Bytes of two root names and five numbers (RFC 1035, 3.3.13)."""

@@ -4,7 +4,7 @@ from nodeagent.names.upstream.stub_zones import suffixes
 from nodeagent.names.upstream.upstream_question import Asked
 
 DOMAINS = 3
-"""If questions about so many domains fail, it is not the domains."""
+"""If questions about this many domains fail, it is not the domains."""
 
 
 class Doubt:

@@ -88,7 +88,7 @@ class Health:
         return not any(map(self.is_up, servers))
 
     def answered(self, server: Server, asked: Asked, rcode: int, seconds: float, now: float) -> None:
-        """Records that the server answered a question after so many seconds."""
+        """Records that the server answered a question after this many seconds."""
         record = self._record_of(server)
         record.failures = 0
         record.loops = False

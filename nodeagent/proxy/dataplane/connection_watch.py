@@ -23,7 +23,7 @@ LOOK_SECONDS = 5.0
 SERVICES = 16
 """The number of Services to which connections are followed."""
 CREDIT_SECONDS = 300.0
-"""After a quiet time so much processor time may be used at once: 3 s."""
+"""The processor time that may be used at once after a quiet time: 3 s."""
 AGAIN_SECONDS = 60.0
 """After this time connections are followed again while there is a problem."""
 RARELY_SECONDS = 600.0

@@ -20,7 +20,7 @@ BySource = Mapping[str, frozenset[str]]
 """Destinations of routes by the routes' preferred source; under the empty text those without one."""
 
 ADDRESS_LIMITS: Mapping[Family, int] = {Family.IPV4: 256, Family.IPV6: 0}
-"""So many ClusterIPs of a family become addresses; the rest become local routes."""
+"""This many ClusterIPs of a family become addresses; the rest become local routes."""
 
 
 class Stray(NamedTuple):

@@ -11,7 +11,7 @@ SUBJECT = "reverse path filter"
 STRICT = 1
 DROPS = "IPReversePathFilter"
 RECENT_SECONDS = 60.0
-"""So long after a drop the filter is reported: clients repeat what was lost in growing intervals."""
+"""How long after a drop the filter is reported: clients repeat what was lost in growing intervals."""
 _SETTINGS = Path("proc/sys/net")
 _STATISTICS = Path("proc/thread-self/net/netstat")
 _NAMED = 3

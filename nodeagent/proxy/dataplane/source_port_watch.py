@@ -70,7 +70,7 @@ class SourcePortWatch:
         return tuple(map(port_shortage_problem, self._shortages))
 
     async def look(self) -> None:
-        """Walks over the table if it has so many entries and the last walk is long enough ago."""
+        """Walks over the table if it has this many entries and the last walk is long enough ago."""
         if not self._is_scarce():
             self._shortages = ()
             return

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 REST = 100
-"""The pause is so many times as long as the work, so that it costs at most 1 % of a core."""
+"""The pause is this many times as long as the work, so that it costs at most 1 % of a core."""
 
 
 class WalkRest:
-    """Measures work and the pause after it. clock: in seconds. credit_seconds: of rest that has not been used and may be later, so that
-    several looks may follow each other."""
+    """Measures how long work takes, and says when the pause after it is over.
+
+    clock: returns seconds. credit_seconds: unused pause that is saved up, so that several looks may follow each other."""
 
     def __init__(self, clock: Callable[[], float], credit_seconds: float = 0.0) -> None:
         self._clock = clock
@@ -31,5 +32,5 @@ class WalkRest:
             self.spend(self._clock() - begun)
 
     def spend(self, seconds: float) -> None:
-        """Takes so much work into account, which has just ended."""
+        """Counts work that took this long and has just ended."""
         self._until = max(self._until, self._clock() - self._credit_seconds) + REST * seconds

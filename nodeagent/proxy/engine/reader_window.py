@@ -21,7 +21,7 @@ APART_SECONDS: Final = 2.0
 TOO_SHORT_WAITS: Final = 4
 LONG_SECONDS: Final = 4.0
 LONG_APART_SECONDS: Final = 300.0
-"""After so many waits that were too short, one wait is long; so rarely that less than one change in a hundred waits more than 1.5 s."""
+"""After this many waits that were too short, one wait is long; so rarely that less than one change in a hundred waits more than 1.5 s."""
 LOOK_SECONDS: Final = 0.02
 
 

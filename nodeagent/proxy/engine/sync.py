@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 THREAD_ABOVE = 2000
 """Dirty services of a greater size than this (about 15 ms of translation) are translated in a worker thread."""
 FATAL_FAILURES = 8
-"""After so many failures in a row, including a rebuild of the table, the process gives up."""
+"""After this many failures in a row, including a rebuild of the table, the process gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class Engine:
             await self._rest(self._timing.backoff.seconds(max(1, *self._failures.values())))
 
     async def _rest(self, seconds: float) -> None:
-        """Sleeps for so long, and sends heartbeats meanwhile."""
+        """Sleeps for this long, and sends heartbeats meanwhile."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while (left := end - loop.time()) > self._timing.guard_period_seconds:

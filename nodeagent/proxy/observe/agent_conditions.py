@@ -15,15 +15,17 @@ LOOK_SECONDS = 3.0
 LATE_SECONDS = 0.5
 LATE_TIMES = 3
 LAST_TIMES = 12
-"""The loop is late if it was so often late among the last times, which are the last six seconds, or more if it is late."""
+"""The loop counts as late if it was late LATE_TIMES times in the last LAST_TIMES looks. These take six seconds, or more while it is late."""
 FILES_SHARE = 0.9
 CLOCK_SECONDS = 60.0
 """Tokens and certificates are issued with about as much room."""
 
 
 class AgentConditions:
-    """report: receives all problems at each look. late: receives how late the loop was, in seconds, twice a second. ahead: how many
-    seconds this clock is ahead of the API server's; None: not known."""
+    """Reports problems of the agent's own process.
+
+    report: receives all problems, each time it has looked. late: receives twice a second how late the loop was, in seconds.
+    ahead: how many seconds this clock is ahead of the API server's; None: not known."""
 
     def __init__(
         self,

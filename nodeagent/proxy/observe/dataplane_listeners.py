@@ -6,7 +6,8 @@ from nodeagent.model.reports import CleaningReport, DriftReport, PurgeReport
 
 
 class DataplaneListener(Protocol):
-    """Must not raise or block. A class that inherits from it needs only the methods that it uses."""
+    """Is notified of what the dataplane did. A method must not raise or block. A class that inherits needs only the methods
+    that it uses."""
 
     def conntrack_cleaned(self, report: CleaningReport) -> None:  # noqa: ARG002 - by default it is ignored
         return

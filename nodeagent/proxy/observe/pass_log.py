@@ -15,11 +15,11 @@ logger = logging.getLogger(__name__)
 SUMMARY_SECONDS = 1.0
 """Between two summaries of passes."""
 PROBLEM_LINES = 20
-"""Of many problems that appear or disappear at once, so many are written, and the number of the others."""
+"""Of many problems that appear or disappear at once, this many are written, and the number of the others."""
 
 
 class CallLater(Protocol):
-    """Calls `action` after so many seconds (`loop.call_later`)."""
+    """Calls `action` after this many seconds (`loop.call_later`)."""
 
     def __call__(self, seconds: float, action: Callable[[], None], /) -> object: ...
 

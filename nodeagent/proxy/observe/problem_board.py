@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from nodeagent.model.problem import Problem
 
 _NAMED = 5
-"""So many of the objects on which a listener failed are named."""
+"""This many of the objects on which a listener failed are named."""
 
 logger = logging.getLogger(__name__)
 

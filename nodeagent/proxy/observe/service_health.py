@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def service_response(key: ObjectKey, local_endpoints: int, *, healthy: bool) -> Response:
-    """Returns the answer for a service with so many local ready endpoint addresses, by an agent in this state."""
+    """Returns the answer for a service with this many local ready endpoint addresses, by an agent in this state."""
     document = {
         "service": {"namespace": key.namespace, "name": key.name},
         "localEndpoints": local_endpoints,

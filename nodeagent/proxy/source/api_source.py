@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 EndpointsApi = Literal["auto", "endpointslices", "endpoints"]
 DISCOVERY_V1 = "/apis/discovery.k8s.io/v1"
 ABSENCES = 3
-"""So many answers in a row that discovery.k8s.io/v1 does not exist, before the server is treated as an old one: a server that
+"""This many answers in a row that discovery.k8s.io/v1 does not exist, before the server is treated as an old one: a server that
 starts, or a proxy in front of it, gives this answer too."""
 
 S = TypeVar("S", bound=StoredObject)

@@ -243,7 +243,7 @@ class Informer(Generic[O]):
                 self._rhythm.bookmark(loop.time())
 
     def _rest_seconds(self, size: int) -> float:
-        """Returns how long not to read after a piece of so many bytes, so that events that come fast are read together. What is long has
+        """Returns how long not to read after a piece of this many bytes, so that events that come fast are read together. What is long has
         many events already."""
         if not self._protocol.is_complete or size > LONG_PIECE_BYTES:
             return 0.0

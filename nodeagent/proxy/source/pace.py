@@ -21,7 +21,7 @@ class Timing:
     silence: of a server with open watches, until it is probed for a sign of life; probing: the part of the time that probes may take:
     a slow server is probed less often, but after `longest_silence`. late: after that a probe without an answer is a problem; answer: after that the
     server counts as gone, and its watches are given up.
-    bookmarks_missed: so many intervals between its bookmarks a watch may be silent, within bookmark_silence.
+    bookmarks_missed: this many intervals between its bookmarks a watch may be silent, within bookmark_silence.
     """
 
     watch_min: float = 300.0
@@ -73,13 +73,13 @@ class RetryDelays:
         return self._pace.timing.backoff.seconds(self._failures) * self._pace.random()
 
     def reset(self) -> None:
-        """Called when the series has ended."""
+        """Ends the series: the next wait is the first of a new one."""
         self._failures = 0
 
 
 class AbsenceDelays:
-    """The waits between checks for what a server lacks or refuses. They are short at first: a proxy before the server, or a server
-    that starts or is replaced, may have answered so only for a moment."""
+    """The waits between checks for what a server lacks or refuses. They are short at first: a proxy in front of the server, or a
+    server that starts or is replaced, may have given that answer only for a moment."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
@@ -91,5 +91,5 @@ class AbsenceDelays:
         return self._pace.timing.absent.seconds(self.count) * (0.5 + self._pace.random())
 
     def reset(self) -> None:
-        """Called when it was found."""
+        """Starts again with short waits, because it was found."""
         self.count = 0

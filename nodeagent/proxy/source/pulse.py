@@ -117,17 +117,17 @@ class Rhythm:
 
     @property
     def patience_seconds(self) -> float | None:
-        """How long the watch may be silent; None while no bookmark has come."""
+        """How long the watch may be silent; None until the first bookmark arrived."""
         if self._longest is None:
             return None
         least, most = self._timing.bookmark_silence
         return min(max(self._timing.bookmarks_missed * self._longest, least), most)
 
     def begin(self, now: float) -> None:
-        """Called when a watch begins."""
+        """Records that a watch began."""
         self._since = now
 
     def bookmark(self, now: float) -> None:
-        """Called when a bookmark came."""
+        """Records that a bookmark arrived."""
         self._longest = max(self._longest or 0.0, now - self._since)
         self._since = now

@@ -22,6 +22,6 @@ class Recovery:
             sleeping.add_done_callback(self._sleeping.discard)
 
     def reached(self) -> None:
-        """Called when the server has answered."""
+        """Ends all waits, because the server has answered."""
         for sleeping in self._sleeping:
             sleeping.cancel()

@@ -77,7 +77,7 @@ BYTES_LIMIT = 1 << 30
 PAGES_LIMIT = 4_000
 """Pages of one full list: this is ten times what OBJECTS_LIMIT needs; the server must have made up more than that."""
 THIN_PAGES = 100
-"""So many pages may bring next to nothing; before each further one there is a pause."""
+"""This many pages may bring next to nothing; before each further one there is a pause."""
 THIN_PAGES_PAUSE_SECONDS = 0.05
 
 Parameters = tuple[tuple[str, str], ...]
@@ -372,7 +372,7 @@ class ListWatch(Generic[O]):
         self._bound("a list", self._listed, self._listed_bytes)
 
     def _note(self, key: ObjectKey, size: int) -> None:
-        """Counts an object, of so many bytes, that a watch has put. Raises OversizedError if all objects together are too much."""
+        """Counts an object, of this many bytes, that a watch has put. Raises OversizedError if all objects together are too much."""
         self._put_bytes += size - self._put.get(key, 0)
         self._put[key] = size
         self._bound("a watch", len(self._put), self._put_bytes)

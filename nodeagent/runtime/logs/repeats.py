@@ -1,4 +1,4 @@
-"""Limits repeated log lines: so many a minute, then one a minute with the number of those left out."""
+"""Limits repeated log lines: this many a minute, then one a minute with the number of those left out."""
 
 import logging
 import time

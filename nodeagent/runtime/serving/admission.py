@@ -41,7 +41,7 @@ class ConnectionLimits:
 
     @classmethod
     def without_credentials(cls, files: int) -> "ConnectionLimits":
-        """Returns limits for one of a few listeners without credentials, in a process that may have so many open files: an eighth of
+        """Returns limits for one of a few listeners without credentials, in a process that may have this many open files: an eighth of
         them, the rest is for the work of the process."""
         total = min(4096, max(2, files // _SHARE_OF_FILES))
         return cls(

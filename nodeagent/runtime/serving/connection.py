@@ -27,7 +27,7 @@ SERVER: Final = "nodeagent"
 LINGER_SECONDS: Final = 10.0
 """How long the rest of a body may arrive, unread, after the answer."""
 _SLICE_BYTES: Final = 4096
-"""What is parsed at a time: if a head begins in the same slice in which something else ends, so much may be uncounted."""
+"""What is parsed at a time: if a head begins in the same slice in which something else ends, up to this many bytes are not counted."""
 _TOO_LARGE: Final = (
     f"HTTP/1.1 431 Request Header Fields Too Large\r\nServer: {SERVER}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 ).encode()

@@ -13,7 +13,7 @@ from nodeagent.apiserver.storage.records import StorageFailed, StorageUnreachabl
 
 logger = logging.getLogger(__name__)
 _NEVER: Final = 1 << 62
-"""No key is ever written so often."""
+"""No key is ever written this many times."""
 
 
 async def check_rights(client: Client, layout: Layout) -> None:

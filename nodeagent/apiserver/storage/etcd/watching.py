@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 _WATCH: Final = "/etcdserverpb.Watch/Watch"
 _REQUEST_EVERY_SECONDS: Final = 1.0
 _SILENCE_SECONDS: Final = 3.0
-"""After so long without a message, although progress is requested every second, another member is used."""
+"""After this long without a message, although progress is requested every second, another member is used."""
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _ALL_KEYS: Final = (b"\0", b"\0")

@@ -28,7 +28,7 @@ from nodeagent.proxy.dataplane.worker_thread import in_thread
 logger = logging.getLogger(__name__)
 
 FIRST_ENOUGH = 4000
-"""The first look stops at so many stale entries, the second at twice as many, and so on: the time of a dump grows with
+"""The first look stops at this many stale entries, the second at twice as many, and so on: the time of a dump grows with
 the square of its elements, and entries that are found must not wait for the rest."""
 PAUSE_SECONDS = 0.05
 BATCH_ENTRIES = 500

@@ -103,7 +103,7 @@ class Planner:
         return TablePlan(transaction, delta, classes, timeouts, ahead, self._begin(), adds_chains=adds_chains)
 
     def plan_removal(self, unused: Unused, *, last: bool) -> Transaction:
-        """Returns a transaction that removes chains that nothing leads to.
+        """Returns a transaction that removes chains to which nothing jumps.
 
         last: no affinity timeout is in use, so the elements that lead to affinity chains are removed, too.
         """

@@ -47,7 +47,7 @@ BLAMELESS_ROUNDS = 4
 SETTLING_ROUNDS = 3
 """On a busy node connections come between the reading of a counter and the commit that continues it, fewer in each round."""
 LOOKS_BEFORE_COMMIT = 3
-"""Processes that change the ruleset all the time must not block us: after so many looks, commit first, then look."""
+"""Processes that change the ruleset all the time must not block us: after this many looks, commit first, then look."""
 REBUILD_AFTER_FAILURES = 3
 
 

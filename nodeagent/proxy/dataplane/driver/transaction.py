@@ -122,7 +122,7 @@ class Transaction:
         self._add(uapi.NFT_MSG_DELRULE, 0, objects.pack_rules(self._table), "all rules")
 
     def delete_chain(self, name: str) -> None:
-        """Deletes a chain; nothing may lead to it any more."""
+        """Deletes a chain to which no rule and no element jumps."""
         self._add(uapi.NFT_MSG_DELCHAIN, 0, objects.pack_chain(self._table, name), f"chain {name}")
 
     def add_verdicts(self, verdicts: Mapping[str, Mapping[bytes, str]]) -> None:

@@ -187,7 +187,7 @@ CLUSTER_IP_BLOCK_MASKS: Mapping[Family, bytes] = {
 
 DISPATCH_SIZE = 4096
 """In a map of fixed size and keys of four bytes the kernel finds an element faster (nft_set_hash.c, nft_hash_lookup_fast).
-So many classes at once would need a million endpoints; classes without endpoints are removed after a while."""
+This many classes at once would need a million endpoints; classes without endpoints are removed after a while."""
 ONLY_BLOCKS_SIZE = 1024
 """Fixed, to be as fast. A service range of the API has at most 16 blocks in IPv6 and 256 in IPv4."""
 AFFINITY_SIZE = 1 << 17

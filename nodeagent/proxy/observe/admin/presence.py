@@ -14,7 +14,7 @@ from nodeagent.wire.netlink.socket import NetlinkSocket
 from nodeagent.wire.netlink.unix_sockets import NETLINK_SOCK_DIAG, get_unix_sockets, read_unix_socket
 
 SLOTS = 4
-"""More than so many agents are too many anyway."""
+"""More than this many agents are too many anyway."""
 SYSTEM_USERS = 1000
 """Users below this number are the system's: root, and the one of the package (SYS_UID_MAX of login.defs)."""
 SEE_THEM = "ss -xap | grep nodeagent-agent"

@@ -24,7 +24,7 @@ MOST_TRANSACTIONS = 50
 MOST_PROBLEMS = 500
 MOST_REASONS = 60
 MOST_JUDGED = 100
-"""So many Services that lack endpoints are judged each tick; of more, one after the other."""
+"""This many Services that lack endpoints are judged each tick; of more, one after the other."""
 _DOCUMENT = Path(__file__).with_name("page.html")
 _PORTION = 1000
 _JSON = {**JSON_HEADERS, "Cache-Control": "no-store"}

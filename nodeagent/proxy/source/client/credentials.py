@@ -20,8 +20,8 @@ _NO_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 class Credential(Struct, frozen=True):
     """The credential of a request. authorization: value of the header, None for no header.
 
-    client_certificate: PEM certificate chain and PEM private key, None if the server gets none. expires: when its source must give
-    another one, None if the source does not know.
+    client_certificate: PEM certificate chain and PEM private key; None if none is sent. expires: when the source must be asked for a
+    new one; None if the source does not know.
     """
 
     authorization: str | None = None

@@ -19,8 +19,8 @@ class Server(Struct, frozen=True):
 
 
 class Failover(Struct, frozen=True):
-    """Seconds, if there is another server. connect: TCP and TLS. answer: until an answer starts, and between its
-    pieces. home: the approximate pause between checks whether the home server is ready."""
+    """Timeouts in seconds that apply if there is another server. connect: for TCP and TLS. answer: until an answer
+    starts, and between its pieces. home: the approximate pause between checks whether the home server is ready."""
 
     connect: float = 3.0
     answer: float = 10.0

@@ -20,7 +20,7 @@ PAUSE_SECONDS = 10.0
 PAUSE_SHARE = 100
 """A pause is also this many times as long as the write before it, so that writing takes 1 % of a processor at most."""
 RENEW_SECONDS = 3600.0
-"""A file whose contents have not changed for so long is written again with the present time, for its age counts."""
+"""A file whose contents have not changed for this long is written again with the present time, because its age counts."""
 
 logger = logging.getLogger(__name__)
 

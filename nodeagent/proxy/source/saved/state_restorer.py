@@ -16,9 +16,9 @@ from nodeagent.proxy.source.saved.state_file import read_state
 from nodeagent.proxy.source.saved.state_origin import StateOrigin, StateUnusable, check, moment
 
 SILENCE_SECONDS = 1.0
-"""A server that answers slowly is waited for until nothing was received for so long."""
+"""A server that answers slowly is waited for until nothing was received for this long."""
 FAILURE_SECONDS = 0.25
-"""A server that refuses connections is waited for so long: one that restarts is back by then, or takes longer."""
+"""A server that refuses connections is waited for this long: a server that restarts is back by then, or takes much longer."""
 LOOK_SECONDS = 0.05
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class StateRestorer:
         """The time at which the served state was current; None if it comes from an API server."""
 
     async def run(self) -> None:
-        """Ends when the first full lists are complete, whatever was restored until then."""
+        """Restores the state if no server answers. Ends when the first full lists are complete."""
         if not await self._is_answered():
             try:
                 await self._restore()

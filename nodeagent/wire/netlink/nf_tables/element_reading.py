@@ -319,7 +319,7 @@ class AnswerShape:
 
 
 def _heads(kind: int, length: int) -> bytes:
-    """Returns the heads of an attribute that holds one attribute of so many bytes (the kernel sets no nested flag here)."""
+    """Returns the heads of an attribute that holds one attribute of this many bytes (the kernel sets no nested flag here)."""
     return attribute(kind, attribute(uapi.NFTA_DATA_VALUE, b"\0" * length))[: 2 * _HEAD]
 
 
