@@ -39,7 +39,7 @@ from nodeagent.apiserver.controllers.kubernetes_service import KubernetesService
 from nodeagent.apiserver.controllers.mirroring import Mirror
 from nodeagent.apiserver.controllers.repair import Repair
 from nodeagent.apiserver.controllers.store_space import StoreSpace
-from nodeagent.apiserver.living import AdvertisedAddress, has_predecessors, kube_apiservers
+from nodeagent.apiserver.live_servers import AdvertisedAddress, has_predecessors, kube_apiservers
 from nodeagent.apiserver.machinery.loop_time import LoopTime
 from nodeagent.apiserver.machinery.registry import Registry
 from nodeagent.apiserver.machinery.request_worker import Worker

@@ -7,7 +7,7 @@ from typing import Final
 
 from nodeagent.apiserver.addresses.allocation import NODE_PORT_RECORDS
 from nodeagent.apiserver.addresses.port_bitmap import RANGE_ALLOCATIONS
-from nodeagent.apiserver.living import MASTER_LEASES, SERVERS
+from nodeagent.apiserver.live_servers import MASTER_LEASES, SERVERS
 from nodeagent.apiserver.storage.records import Change, Precondition, Record
 from nodeagent.apiserver.storage.store import Store
 from nodeagent.kinds.description.documents import Document

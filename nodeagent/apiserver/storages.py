@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from nodeagent.apiserver.addresses.port_bitmap import RANGE_ALLOCATIONS
-from nodeagent.apiserver.living import MASTER_LEASES
+from nodeagent.apiserver.live_servers import MASTER_LEASES
 from nodeagent.apiserver.storage.disk_reserve import DiskReserve
 from nodeagent.apiserver.storage.log import Log
 from nodeagent.apiserver.storage.port import Storage

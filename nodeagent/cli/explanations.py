@@ -14,9 +14,9 @@ from nodeagent.diagnosis.explain.plain_health import is_plainly_healthy
 from nodeagent.diagnosis.explain.service import Explanation, explain_missing, explain_service
 from nodeagent.diagnosis.explain.service_facts import ServiceFacts
 from nodeagent.diagnosis.tables.deviation import is_as_wanted
+from nodeagent.model.addresses_in_use import AddressesInUse, addresses_in_use
 from nodeagent.model.frontend import ServiceState
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.taken import AddressesInUse, addresses_in_use
 
 
 def document(one: Explanation, origin: str) -> dict[str, object]:

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nodeagent.model.addresses import Family
+from nodeagent.model.addresses_in_use import AddressesInUse
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service
 from nodeagent.model.problem import Problem
-from nodeagent.model.taken import AddressesInUse
 from nodeagent.model.unwatched import UnwatchedService
 from nodeagent.proxy.dataplane.program.chain import ProgramOptions
 from nodeagent.proxy.observe.admin.admin_documents import Status

@@ -202,7 +202,7 @@ class Agent:
             self._beside.cleaner.node_addresses_changed,
             self._reporting.service_health.node_addresses_changed,
             self._names.node_addresses_changed,
-            lambda _: self._beside.surroundings.look_again(),
+            lambda _: self._beside.nearby.look_again(),
         )
         return NodeAddresses(listeners, excluding=frozenset({self._config.dataplane.interface_name}))
 
@@ -222,7 +222,7 @@ class Agent:
             self._reporting.publish_events(EventApi(self._client), self._store.uid_of)
         async with self._opened(), asyncio.TaskGroup() as tasks:
             tasks.create_task(self._source.run(), name="source")
-            tasks.create_task(self._beside.surroundings.run(), name="surroundings")
+            tasks.create_task(self._beside.nearby.run(), name="nearby addresses")
             if self._credentials is not None:
                 tasks.create_task(self._credentials.run(), name="credential watch")
             if self._saved_state is not None:
@@ -295,9 +295,9 @@ class Agent:
             if self._client is not None:
                 logger.info("API server: %s", self._client.server)
                 await stack.enter_async_context(self._client)
-            await self._beside.surroundings.read()
+            await self._beside.nearby.read()
             if self._end_predecessor is None:
-                release_captures(self._netlink, self._beside.surroundings.protected)
+                release_captures(self._netlink, self._beside.nearby.protected)
             yield
 
     def _own_tables(self) -> Ownership:
@@ -368,9 +368,9 @@ class Agent:
             flows=self._beside.cleaner,
             observer=self._reporting.observers,
             heartbeat=self._notifier,
-            in_use=lambda: self._beside.surroundings.in_use,
-            protected=lambda: self._beside.surroundings.protected,
-            own_addresses=part_options.dns_addresses(config, ranges, self._beside.surroundings.in_use),
+            in_use=lambda: self._beside.nearby.in_use,
+            protected=lambda: self._beside.nearby.protected,
+            own_addresses=part_options.dns_addresses(config, ranges, self._beside.nearby.in_use),
             names=lambda: self._names.here,
             sockets=netfilter_sockets,
             timing=Timing(
@@ -384,7 +384,7 @@ class Agent:
 
     def _on_ready(self, status: str) -> None:
         """Runs after the first pass has programmed a family."""
-        self._beside.surroundings.look_again()  # the API server's own Service is known now
+        self._beside.nearby.look_again()  # the API server's own Service is known now
         self._beside.sysctls.tune_conntrack()
         self._conditions.look()
         self._notifier.ready(status)

@@ -16,7 +16,7 @@ from nodeagent.names.feed.cluster_dns import NodeNames
 from nodeagent.names.feed.feed_messages import Settings
 from nodeagent.names.upstream.node_resolvers import current_resolvers
 from nodeagent.proxy.dataplane.conntrack_cleaner import ConntrackCleaner
-from nodeagent.proxy.dataplane.nearby_addresses import Surroundings
+from nodeagent.proxy.dataplane.nearby_addresses import NearbyAddresses
 from nodeagent.proxy.dataplane.node_sysctls import NodeSysctls
 from nodeagent.proxy.engine.change_queue import ChangeQueue
 from nodeagent.proxy.observe.admin.journal import Journal
@@ -163,7 +163,7 @@ class DataplaneParts:
     repeated: RepeatedDrift
     cleaner: ConntrackCleaner
     sysctls: NodeSysctls
-    surroundings: Surroundings
+    nearby: NearbyAddresses
 
 
 def build_dataplane(
@@ -172,7 +172,7 @@ def build_dataplane(
     """Returns connection tracking, sysctls, and the addresses around this node."""
     repeated = RepeatedDrift(time.monotonic)
     listeners = DataplaneListeners(DataplaneLog(), metrics.kube_proxy, metrics.agent, repeated)
-    surroundings = Surroundings(
+    nearby = NearbyAddresses(
         changes.node_changed,
         excluding=config.dataplane.interface_name,
         others=partial(api_servers_in_use, part_options.named_hosts(config, access), store),
@@ -182,7 +182,7 @@ def build_dataplane(
     )
     manage = config.process.manage_sysctls
     sysctls = NodeSysctls(part_options.conntrack_options(config), manage=manage, found=listeners.drift_found)
-    return DataplaneParts(listeners, repeated, ConntrackCleaner(listeners), sysctls, surroundings)
+    return DataplaneParts(listeners, repeated, ConntrackCleaner(listeners), sysctls, nearby)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nodeagent.diagnosis.explain.service import explain_service
 from nodeagent.diagnosis.explain.service_facts import ServiceFacts
+from nodeagent.model.addresses_in_use import AddressesInUse, addresses_in_use
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice
 from nodeagent.model.problem import Problem
 from nodeagent.model.snapshot import Snapshot
-from nodeagent.model.taken import AddressesInUse, addresses_in_use
 from nodeagent.proxy.observe.status_page.status_answers import BrokenService
 from nodeagent.proxy.translate.context import Context
 

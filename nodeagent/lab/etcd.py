@@ -8,7 +8,7 @@ from nodeagent.lab.api import Access, Api, Document
 from nodeagent.lab.lab_plan import ETCD_PEER_PORT, ETCD_PORT, member_name
 from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.network_namespaces import LabError
-from nodeagent.lab.net.topology import UNDERLAY, Outside
+from nodeagent.lab.net.topology import UNDERLAY, OutsideHost
 from nodeagent.lab.net.world import World
 from nodeagent.lab.patience import Patience
 from nodeagent.proxy.source.client.api_client import Timeouts
@@ -44,7 +44,7 @@ class EtcdCluster:
     def __init__(
         self,
         program: str,
-        hosts: tuple[Outside, ...],
+        hosts: tuple[OutsideHost, ...],
         directory: Path,
         world: World,
         patience: Patience,
@@ -204,7 +204,7 @@ class EtcdCluster:
 
 
 def check_room(directory: Path, members: int) -> None:
-    """Raises LabError if the data of so many members does not fit on the disk; etcd would fail later."""
+    """Raises LabError if the data of this many members does not fit on the disk; etcd would fail later."""
     needed, free = members * DISK_BYTES_EACH, shutil.disk_usage(directory).free
     if free < needed:
         raise LabError(

@@ -13,7 +13,7 @@ from nodeagent.lab.net.network_namespaces import LabError
 
 
 class FaultTarget(StrEnum):
-    """What a fault affects; decides what can be named as its victim."""
+    """What a fault breaks; decides whether the user may name it."""
 
     NODE = "node"
     CLUSTER = "cluster"
@@ -26,8 +26,8 @@ class FaultTarget(StrEnum):
     """The one to which most nodes are connected, unless another is named."""
 
     @property
-    def named(self) -> bool:
-        """Whether a victim may be chosen by name."""
+    def can_be_named(self) -> bool:
+        """Whether the user may name the node or server that is broken."""
         return self in (FaultTarget.NODE, FaultTarget.FOLLOWER, FaultTarget.SERVER, FaultTarget.USED)
 
 
@@ -96,7 +96,7 @@ KINDS = {**NODE_KINDS, **CONTROL_KINDS}
 def victim(name: str, cluster: LiveCluster, named: str) -> str:
     """Returns the node or control-plane host of a fault: the named one, or the default. Raises ValueError, LabError."""
     kind = KINDS[name]
-    if named and not kind.target.named:
+    if named and not kind.target.can_be_named:
         raise ValueError(f"{name} {_UNNAMED[kind.target]}: leave out {named!r}")
     if kind.target in (FaultTarget.NODE, FaultTarget.CLUSTER):
         if named and named not in cluster.nodes:

@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from nodeagent.lab.net.topology import POD_BRIDGE, Node, Outside, Pod, Topology
+from nodeagent.lab.net.topology import POD_BRIDGE, Node, OutsideHost, Pod, Topology
 from nodeagent.model.addresses import family_of
 
 PROGRAMS = ("ip", "nft", "setpriv", "openssl")
@@ -155,12 +155,14 @@ def node_at(settings: Settings, number: int, pod_bridge: str) -> Node:
     )
 
 
-def control_hosts(settings: Settings) -> tuple[Outside, ...]:
+def control_hosts(settings: Settings) -> tuple[OutsideHost, ...]:
     """Returns the control-plane hosts: `control`, or `control-1` …"""
     if not settings.several:
-        return (Outside(CONTROL, settings.of_families(CONTROL_ADDRESSES)),)
+        return (OutsideHost(CONTROL, settings.of_families(CONTROL_ADDRESSES)),)
     return tuple(
-        Outside(f"{CONTROL}-{number}", settings.of_families((f"192.168.0.{1 + number}", f"2001:db8::a{1 + number}")))
+        OutsideHost(
+            f"{CONTROL}-{number}", settings.of_families((f"192.168.0.{1 + number}", f"2001:db8::a{1 + number}"))
+        )
         for number in range(1, settings.control_planes + 1)
     )
 
@@ -173,7 +175,7 @@ def member_name(host: str) -> str:
 def plan(settings: Settings, pod_bridge: str = POD_BRIDGE) -> Topology:
     """Returns nodes with pods, control-plane hosts, the client outside. pod_bridge: of each node, or NO_BRIDGE."""
     nodes = tuple(node_at(settings, number, pod_bridge) for number in range(1, settings.nodes + 1))
-    client = Outside(CLIENT, settings.of_families(CLIENT_ADDRESSES))
+    client = OutsideHost(CLIENT, settings.of_families(CLIENT_ADDRESSES))
     return Topology(nodes, (*control_hosts(settings), client))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodeagent.lab.net.topology import POD_BRIDGE, Node, Outside, Pod, Topology
+from nodeagent.lab.net.topology import POD_BRIDGE, Node, OutsideHost, Pod, Topology
 from nodeagent.model.addresses import Family, Protocol, parse_address
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import LABEL_ZONE, EndpointSlice, Service, key_of, service_of
@@ -164,7 +164,9 @@ class Plan:
         pods = tuple(Pod(name, self.addresses(name)) for name in (PODS, CLIENT) if self.addresses(name))
         node = Node(NODE, self.addresses(NODE), self.gateways, pods, self.attracted(), pod_bridge=POD_BRIDGE)
         hosts = (FAR, OUTSIDE, ELSEWHERE)
-        return Topology((node,), tuple(Outside(name, self.addresses(name)) for name in hosts if self.addresses(name)))
+        return Topology(
+            (node,), tuple(OutsideHost(name, self.addresses(name)) for name in hosts if self.addresses(name))
+        )
 
 
 def plans(scenarios: list[Scenario]) -> list[Plan]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nodeagent.lab.api import Document
 from nodeagent.lab.net.network_namespaces import LabError
-from nodeagent.lab.net.topology import Outside, Pod, Topology
+from nodeagent.lab.net.topology import OutsideHost, Pod, Topology
 from nodeagent.model.addresses import Protocol
 from tests.harness.api_client import ApiClient
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS
@@ -29,7 +29,7 @@ PODS = ("web-0", "web-1", "web-2", "far-0")
 def controlled_topology() -> Topology:
     """The standard world with a host for the API server."""
     topology = standard_topology()
-    return Topology(topology.nodes, (*topology.outside, Outside(CONTROL, CONTROL_ADDRESSES)))
+    return Topology(topology.nodes, (*topology.outside, OutsideHost(CONTROL, CONTROL_ADDRESSES)))
 
 
 class ApiCluster:

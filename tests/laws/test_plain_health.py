@@ -10,6 +10,7 @@ from nodeagent.diagnosis.explain.plain_health import is_plainly_healthy
 from nodeagent.diagnosis.explain.service import explain_service
 from nodeagent.diagnosis.explain.service_facts import ServiceFacts
 from nodeagent.model.addresses import Family
+from nodeagent.model.addresses_in_use import addresses_in_use
 from nodeagent.model.objects import (
     LABEL_HEADLESS,
     LABEL_SERVICE_NAME,
@@ -23,7 +24,6 @@ from nodeagent.model.objects import (
     Service,
     ServiceSpec,
 )
-from nodeagent.model.taken import addresses_in_use
 from nodeagent.proxy.translate.context import Context
 from nodeagent.proxy.translate.services import translate_service
 from tests.harness.effort import examples

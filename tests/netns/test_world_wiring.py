@@ -10,7 +10,7 @@ import pytest
 from nodeagent.lab.net import bridge_wiring
 from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.lab.net.network_namespaces import LabError
-from nodeagent.lab.net.topology import Node, Outside, Pod, Topology
+from nodeagent.lab.net.topology import Node, OutsideHost, Pod, Topology
 from nodeagent.model.addresses import Family
 from tests.harness.sniffing import Sniffing
 from tests.harness.worlds import routed_wiring
@@ -60,7 +60,7 @@ def test_pods_and_clients_may_have_any_addresses(build_world: Callable[[Topology
         attracts=("1.2.3.4/32",),
     )
     far = Node("far-node", ("192.168.0.3",), ("10.180.2.254",), (Pod("far", ("10.180.2.1",)),))
-    world = build_world(Topology((node, far), (Outside("client", ("203.0.113.2",)),)))
+    world = build_world(Topology((node, far), (OutsideHost("client", ("203.0.113.2",)),)))
     for name in ("near", "far", "node"):
         world[name].serve(80)
 
@@ -167,11 +167,15 @@ def test_building_and_removing_a_standard_world_is_quick() -> None:
 @pytest.mark.parametrize(
     ("topology", "complaint"),
     [
-        pytest.param(Topology((), (Outside("a", ()), Outside("a", ()))), "two members are called 'a'", id="same name"),
-        pytest.param(Topology((), (Outside("underlay", ()),)), "underlay", id="reserved name"),
-        pytest.param(Topology((), (Outside("sixteen-letters-", ()),)), "at most 15", id="too long for an interface"),
-        pytest.param(Topology((), (Outside("eth0", ()),)), "interface name", id="name of an uplink"),
-        pytest.param(Topology((), (Outside("a", ("10.0.0.01",)),)), "canonical", id="address spelled oddly"),
+        pytest.param(
+            Topology((), (OutsideHost("a", ()), OutsideHost("a", ()))), "two members are called 'a'", id="same name"
+        ),
+        pytest.param(Topology((), (OutsideHost("underlay", ()),)), "underlay", id="reserved name"),
+        pytest.param(
+            Topology((), (OutsideHost("sixteen-letters-", ()),)), "at most 15", id="too long for an interface"
+        ),
+        pytest.param(Topology((), (OutsideHost("eth0", ()),)), "interface name", id="name of an uplink"),
+        pytest.param(Topology((), (OutsideHost("a", ("10.0.0.01",)),)), "canonical", id="address spelled oddly"),
         pytest.param(
             Topology((Node("n", ("10.0.0.1",), ("10.1.0.1",), (Pod("p", ("fd00::1",)),)),)),
             "needs a pod gateway and an address for IPv6 of p",

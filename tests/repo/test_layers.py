@@ -44,10 +44,10 @@ STAGES = {
     },
     "apiserver": {
         "storage": frozenset[str](),
-        "living": frozenset({"storage"}),
+        "live_servers": frozenset({"storage"}),
         "addresses": frozenset({"storage"}),
         "machinery": frozenset({"storage", "addresses"}),
-        "controllers": frozenset({"storage", "living", "addresses", "machinery"}),
+        "controllers": frozenset({"storage", "live_servers", "addresses", "machinery"}),
         "api": frozenset({"storage", "machinery"}),
     },
 }

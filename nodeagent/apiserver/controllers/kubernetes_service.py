@@ -1,7 +1,7 @@
 """The `kubernetes` Service, its Endpoints and its EndpointSlice: how pods find the API servers.
 
 The Service has the first address of the primary range and gets it again after a deletion. Every server on a store keeps a
-record that expires unless it is renewed (`living`); the Endpoints list the live servers, including kube-apiservers on the same
+record that expires unless it is renewed (`live_servers`); the Endpoints list the live servers, including kube-apiservers on the same
 etcd. All servers write the same objects, whatever their own address is, so that none undoes what another wrote. The record also
 has the options that must be the same everywhere; the others log differences.
 """
@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final
 
-from nodeagent.apiserver import living
+from nodeagent.apiserver import live_servers
 from nodeagent.apiserver.controllers.controller_loop import Controller, Keys
 from nodeagent.apiserver.machinery.acceptance import WriteOptions
 from nodeagent.apiserver.machinery.registry import Registry
@@ -48,7 +48,7 @@ class KubernetesService:
         catalog: Catalog,
         *,
         address: str,
-        advertised: living.AdvertisedAddress,
+        advertised: live_servers.AdvertisedAddress,
         options: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._store = store
@@ -69,8 +69,8 @@ class KubernetesService:
             "services": _own_key,
             "endpoints": _own_key,
             "endpointslices": _slice_key,
-            living.SERVERS: lambda _: (KEY,),
-            living.MASTER_LEASES: lambda _: (KEY,),
+            live_servers.SERVERS: lambda _: (KEY,),
+            live_servers.MASTER_LEASES: lambda _: (KEY,),
         }
         return Controller("kubernetes-service", self._store, sources, self.reconcile, workers=1)
 
@@ -94,14 +94,14 @@ class KubernetesService:
 
     async def _make_all_expire(self) -> None:
         """Makes all records expire: an earlier version wrote them without expiry, also those of dead servers."""
-        for record in list(self._store.collection(living.SERVERS).records.values()):
-            change = Change(living.SERVERS, record.path, record.revision, record.body, seconds=_EXPIRE_SECONDS)
+        for record in list(self._store.collection(live_servers.SERVERS).records.values()):
+            change = Change(live_servers.SERVERS, record.path, record.revision, record.body, seconds=_EXPIRE_SECONDS)
             with contextlib.suppress(Precondition, StorageFull, StorageFailed):
                 await self._store.commit([change])
 
     async def _register(self) -> None:
         own_record = Change(
-            living.SERVERS,
+            live_servers.SERVERS,
             self._advertised.path,
             None,
             draft(self._advertised.lease(self._options)),
@@ -112,17 +112,17 @@ class KubernetesService:
             # In a transaction of its own: the storage renews an unchanged object only if it is alone.
             body = self._advertised.master_lease()
             await self._store.commit(
-                [Change(living.MASTER_LEASES, self._advertised.address, None, body, seconds=_EXPIRE_SECONDS)]
+                [Change(live_servers.MASTER_LEASES, self._advertised.address, None, body, seconds=_EXPIRE_SECONDS)]
             )
 
     async def _unregister(self) -> None:
         """Removes this server's record. The lease of its address stays while another server has the address, at another port."""
         own = self._advertised
-        if self._store.get(living.SERVERS, own.path) is not None:
-            await self._store.commit([Change(living.SERVERS, own.path, None, None)])
-        shared = any(server.address == own.address for server in living.own_servers(self._store))
-        if not shared and self._store.get(living.MASTER_LEASES, own.address) is not None:
-            await self._store.commit([Change(living.MASTER_LEASES, own.address, None, None)])
+        if self._store.get(live_servers.SERVERS, own.path) is not None:
+            await self._store.commit([Change(live_servers.SERVERS, own.path, None, None)])
+        shared = any(server.address == own.address for server in live_servers.own_servers(self._store))
+        if not shared and self._store.get(live_servers.MASTER_LEASES, own.address) is not None:
+            await self._store.commit([Change(live_servers.MASTER_LEASES, own.address, None, None)])
 
     async def reconcile(self, _: str) -> float | None:
         """Creates or corrects the Service, the Endpoints and the slice, and first of all their namespace."""
@@ -150,7 +150,7 @@ class KubernetesService:
         """Logs options of live servers that differ: one of the two servers would refuse what the other allocates."""
         different = frozenset(
             (record.path, option, str(value))
-            for record in self._store.collection(living.SERVERS).records.values()
+            for record in self._store.collection(live_servers.SERVERS).records.values()
             for option, value in (record.document().get("options") or {}).items()
             if value != self._options.get(option, value)
         )
@@ -161,16 +161,17 @@ class KubernetesService:
             )
         self._different = different
 
-    def _live_servers(self) -> list[living.AdvertisedAddress] | None:
+    def _live_servers(self) -> list[live_servers.AdvertisedAddress] | None:
         """Returns all live servers, sorted, or None if there are no records at all; then the objects stay as they are.
 
         Missing records may be a fault, and an agent that reaches the API server through this Service could not find it again.
         """
         # A master lease has no port: kube-apiserver assumes that all servers use its own.
         beside = {
-            living.AdvertisedAddress(address, self._advertised.port) for address in living.kube_apiservers(self._store)
+            live_servers.AdvertisedAddress(address, self._advertised.port)
+            for address in live_servers.kube_apiservers(self._store)
         }
-        live = living.own_servers(self._store) | beside
+        live = live_servers.own_servers(self._store) | beside
         return sorted(live, key=lambda server: (server.address, server.port)) or None
 
     async def _write_object(self, resource: Resource, wanted: Document, part: str) -> None:
@@ -210,19 +211,19 @@ class KubernetesService:
             },
         }
 
-    def _endpoints_object(self, live: list[living.AdvertisedAddress]) -> Document:
+    def _endpoints_object(self, live: list[live_servers.AdvertisedAddress]) -> Document:
         published = [server for server in live if server.published]
         subsets = [
             {
                 "addresses": [{"ip": server.address} for server in published if server.port == number],
-                "ports": [living.endpoint_port(number)],
+                "ports": [live_servers.endpoint_port(number)],
             }
             for number in sorted({server.port for server in published})
         ]
         meta = {"name": NAME, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}
         return {"metadata": meta, **({"subsets": subsets} if subsets else {})}
 
-    def _slice_objects(self, live: list[living.AdvertisedAddress]) -> list[Document]:
+    def _slice_objects(self, live: list[live_servers.AdvertisedAddress]) -> list[Document]:
         """Returns one slice with the Service's name for the lowest port, and one more for each other port of a server."""
         version = ip_address(self._address).version
         fitting = [server for server in live if server.published and ip_address(server.address).version == version]

@@ -14,7 +14,7 @@ from typing import Final
 from nodeagent.apiserver.addresses.allocation import ADDRESSES, NODE_PORT_RECORDS, holder_of
 from nodeagent.apiserver.addresses.port_bitmap import NODE_PORT_RANGE, RANGE_ALLOCATIONS, PortBitmap
 from nodeagent.apiserver.addresses.ranges import PortRange, RangeRefused
-from nodeagent.apiserver.living import has_predecessors
+from nodeagent.apiserver.live_servers import has_predecessors
 from nodeagent.apiserver.storage.records import (
     Change,
     Event,
@@ -34,7 +34,7 @@ _SERVICES: Final = "services"
 _GRACE_SECONDS: Final = 60
 """If a kube-apiserver is live, a younger address may belong to a Service that is about to be written."""
 _PASSES: Final = 3
-"""If a kube-apiserver is live, a node port is freed after so many passes in a row that found no Service with it."""
+"""If a kube-apiserver is live, a node port is freed after this many passes in a row that found no Service with it."""
 _ATTEMPTS: Final = 32
 _AT_A_TIME: Final = 100
 

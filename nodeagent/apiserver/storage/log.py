@@ -29,7 +29,7 @@ from nodeagent.apiserver.storage.records import (
     assemble,
 )
 from nodeagent.apiserver.storage.sqlite_writes import compact, insert, keep_leases, roll_back, without_body
-from nodeagent.apiserver.storage.write_ahead import Ending
+from nodeagent.apiserver.storage.write_ahead import LogEnding
 
 logger = logging.getLogger(__name__)
 
@@ -166,7 +166,7 @@ class Log:
         except (sqlite3.Error, OSError) as error:
             self._opened.set_exception(StorageFailed(f"{self._path}: {error}"))
             return
-        if ending is Ending.TORN:
+        if ending is LogEnding.TORN:
             logger.warning(
                 "the store ends in an incomplete transaction, which was discarded path=%s revision=%d",
                 self._path,

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from nodeagent.apiserver.storage.records import Revision, StorageDamaged, StorageFailed, assemble
-from nodeagent.apiserver.storage.write_ahead import Ending, examine
+from nodeagent.apiserver.storage.write_ahead import LogEnding, examine
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS revision (
@@ -86,15 +86,15 @@ class Progress:
         self._connection.close()
 
 
-def examine_log(path: str) -> Ending:
+def examine_log(path: str) -> LogEnding:
     """Returns how the write-ahead log of a store ends. Raises StorageDamaged if acknowledged transactions cannot be read."""
     if path == ":memory:":
-        return Ending.WHOLE
+        return LogEnding.WHOLE
     found = examine(path + "-wal")
-    if found is not Ending.WHOLE:
+    if found is not LogEnding.WHOLE:
         # Another server may be writing to its end.
         found = examine(path + "-wal")
-    if found is Ending.BROKEN:
+    if found is LogEnding.BROKEN:
         raise StorageDamaged(
             f"{path}-wal is damaged: acknowledged transactions follow a place that cannot be read; restore a "
             "snapshot, or move the file away to do without them"

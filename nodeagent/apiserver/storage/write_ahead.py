@@ -16,7 +16,7 @@ _LITTLE, _BIG = 0x377F0682, 0x377F0683
 _WORD: Final = 2**32 - 1
 
 
-class Ending(Enum):
+class LogEnding(Enum):
     """How a write-ahead log ends."""
 
     WHOLE = "whole"
@@ -26,22 +26,22 @@ class Ending(Enum):
     """With acknowledged transactions that cannot be read."""
 
 
-def examine(path: str) -> Ending:
+def examine(path: str) -> LogEnding:
     """Returns how the log in that file ends; one that is missing or empty is whole."""
     try:
         data = Path(path).read_bytes()
     except FileNotFoundError:
-        return Ending.WHOLE
+        return LogEnding.WHOLE
     if len(data) < _HEADER.size + _FRAME.size:
-        return Ending.WHOLE
+        return LogEnding.WHOLE
     magic, _, page, _, salt_1, salt_2, sum_1, sum_2 = _HEADER.unpack_from(data)
     order = {_LITTLE: "<", _BIG: ">"}.get(magic, "")
     if not order or _checksum(order, data[:24], 0, 0) != (sum_1, sum_2):
-        return Ending.BROKEN
+        return LogEnding.BROKEN
     return _walk(data, order, page, (salt_1, salt_2), (sum_1, sum_2))
 
 
-def _walk(data: bytes, order: str, page: int, salts: tuple[int, int], sums: tuple[int, int]) -> Ending:
+def _walk(data: bytes, order: str, page: int, salts: tuple[int, int], sums: tuple[int, int]) -> LogEnding:
     size = _FRAME.size + page
     unreadable = commits = 0
     for start in range(_HEADER.size, len(data) - size + 1, size):
@@ -60,8 +60,8 @@ def _walk(data: bytes, order: str, page: int, salts: tuple[int, int], sums: tupl
         unreadable += 1
         commits += committed != 0
     if commits > 1:
-        return Ending.BROKEN
-    return Ending.TORN if unreadable else Ending.WHOLE
+        return LogEnding.BROKEN
+    return LogEnding.TORN if unreadable else LogEnding.WHOLE
 
 
 def _continues(data: bytes, start: int, size: int, salts: tuple[int, int]) -> bool:

@@ -14,7 +14,7 @@ from nodeagent.diagnosis.checks.duplicate_addresses import AnsweringHosts
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.wire.arp import pack_probe, read_reply
 from nodeagent.wire.netlink import rtnetlink
-from nodeagent.wire.netlink.socket import NetlinkSocket, retried
+from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 
 LONGEST_SECONDS = 0.25
 """The time limit for all answers; hosts of one network answer within some milliseconds."""
@@ -73,8 +73,8 @@ class HostsAsked:
 
     def _send(self, raw: socket.socket) -> None:
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
-            links = retried(lambda: [rtnetlink.read_link(body) for body in netlink.dump(rtnetlink.get_links())])
-            found = retried(lambda: [rtnetlink.read_address(body) for body in netlink.dump(rtnetlink.get_addresses())])
+            links = retry(lambda: [rtnetlink.read_link(body) for body in netlink.dump(rtnetlink.get_links())])
+            found = retry(lambda: [rtnetlink.read_address(body) for body in netlink.dump(rtnetlink.get_addresses())])
         self._ours = {one.hardware for one in links}
         hardware = {one.name: one.hardware for one in links if one.up and one.carrier and one.resolves and one.hardware}
         names = {one.ifindex: one.name for one in links}

@@ -19,7 +19,7 @@ from nodeagent.proxy.dataplane.reverse_path import DROPS, read_drops
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.bridges import families_filtered
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import ChainHook
-from nodeagent.wire.netlink.socket import NetlinkSocket, retried
+from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 
 SETTINGS = Path("/proc/sys/net")
 STATISTICS = Path("/proc/thread-self/net")
@@ -110,7 +110,7 @@ def _legacy_chains() -> Iterator[ChainFact]:
 
 def _links() -> Iterator[LinkFact]:
     with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
-        found = retried(
+        found = retry(
             lambda: [
                 (rtnetlink.read_link(body), families_filtered(body)) for body in netlink.dump(rtnetlink.get_links())
             ]

@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from nodeagent.diagnosis.explain.endpoint_reasons import Account, account_endpoints
 from nodeagent.diagnosis.explain.kernel import KernelService, NodeFault, Probe, StoppedConnection
+from nodeagent.model.addresses_in_use import AddressesInUse
 from nodeagent.model.frontend import Frontend, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service, ServicePort, key_of
 from nodeagent.model.problem import Problem
-from nodeagent.model.taken import AddressesInUse
 from nodeagent.proxy.translate.context import Context
 
 DNS_PORT = 53

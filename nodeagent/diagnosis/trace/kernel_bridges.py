@@ -8,7 +8,7 @@ from nodeagent.diagnosis.trace.bridge_vlans import barrier
 from nodeagent.model.addresses import Family
 from nodeagent.wire.netlink import bridges, rtnetlink
 from nodeagent.wire.netlink.neighbours import look_up_neighbour, read_hardware_address
-from nodeagent.wire.netlink.socket import NetlinkSocket, retried
+from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 
 SETTINGS = Path("/proc/sys/net/bridge")
 
@@ -42,9 +42,7 @@ class Bridges:
         for port, index in ports.items():
             try:
                 if self._vlans is None:
-                    read = retried(
-                        lambda: [bridges.read_vlans(body) for body in self._netlink.dump(bridges.get_vlans())]
-                    )
+                    read = retry(lambda: [bridges.read_vlans(body) for body in self._netlink.dump(bridges.get_vlans())])
                     self._vlans = {one.ifindex: one for one in read}
                 own, other = self._vlans[bridge.ifindex], self._vlans[index]
             except TimeoutError:

@@ -7,7 +7,7 @@ from nodeagent.diagnosis.trace.question import Question
 from nodeagent.model.addresses import Protocol, pack_address, unpack_address
 from nodeagent.proxy.dataplane.source_ports import read_port_shortages
 from nodeagent.wire.netlink.conntrack import NO_CONNTRACK, FlowState, client_of, dump_udp, read_flows, state_of_flow
-from nodeagent.wire.netlink.socket import NetlinkSocket, is_temporary, retried
+from nodeagent.wire.netlink.socket import NetlinkSocket, is_temporary, retry
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 
 _SETTINGS = Path("/proc/sys/net/netfilter")
@@ -28,7 +28,7 @@ def read_connections(question: Question) -> Connections:
     """Returns how full the table is, the tracked UDP flows from source to destination, and unanswered TCP connections.
     Raises OSError."""
     try:
-        found = retried(lambda: tuple(_flows(question)))
+        found = retry(lambda: tuple(_flows(question)))
     except OSError as error:
         if not is_temporary(error) and error.errno != NO_CONNTRACK:
             raise

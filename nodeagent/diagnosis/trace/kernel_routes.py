@@ -16,7 +16,7 @@ from nodeagent.proxy.dataplane.reverse_path import mode_of
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.neighbours import look_up_neighbour, read_state, use_neighbour
 from nodeagent.wire.netlink.route_lookup import FoundRoute, look_up_route, read_found_route
-from nodeagent.wire.netlink.socket import NetlinkSocket, retried
+from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 from nodeagent.wire.netlink.uapi import rtnetlink as uapi
 
 NET = Path("/proc/thread-self/net")
@@ -242,7 +242,7 @@ class KernelRoutes:
         while (state := self._neighbour(hop, index)) & _NO_ANSWER:
             if time.monotonic() > end:
                 return True
-            if state & uapi.NUD_FAILED and retried(lambda: self._socket.perform([use_neighbour(hop, index)])):
+            if state & uapi.NUD_FAILED and retry(lambda: self._socket.perform([use_neighbour(hop, index)])):
                 return False
             time.sleep(_LOOK_SECONDS)
         return False
@@ -261,13 +261,13 @@ class KernelRoutes:
 
     def _all_links(self) -> dict[str, rtnetlink.Link]:
         if self._links is None:
-            dump = retried(lambda: [*map(rtnetlink.read_link, self._socket.dump(rtnetlink.get_links()))])
+            dump = retry(lambda: [*map(rtnetlink.read_link, self._socket.dump(rtnetlink.get_links()))])
             self._links = {link.name: link for link in dump}
         return self._links
 
     def local_addresses(self) -> frozenset[str]:
         """Returns the addresses whose packets are delivered here, also those of routes. Raises OSError."""
-        return retried(self._local_once)
+        return retry(self._local_once)
 
     def _local_once(self) -> frozenset[str]:
         found = set()

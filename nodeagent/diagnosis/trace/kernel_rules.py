@@ -7,7 +7,7 @@ from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, read_objects, type
 from nodeagent.wire.netlink.ipsec import Policy, get_policies, read_policy
 from nodeagent.wire.netlink.nf_tables.rule_reading import Extension, read_extensions
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import pack_rules, read_rule, table_of
-from nodeagent.wire.netlink.socket import NetlinkSocket, retried
+from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 from nodeagent.wire.netlink.uapi import nfnetlink as uapi
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_XFRM
 from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_GETRULE, NFT_MSG_GETTABLE
@@ -40,7 +40,7 @@ def ipsec_policies() -> Iterator[Policy]:
     """Yields the policies of this network namespace; nothing if the kernel has no IPsec, or does not report them."""
     try:
         with NetlinkSocket(NETLINK_XFRM) as netlink:
-            yield from retried(lambda: [read_policy(body) for body in netlink.dump(get_policies())])
+            yield from retry(lambda: [read_policy(body) for body in netlink.dump(get_policies())])
     except OSError:
         return
 

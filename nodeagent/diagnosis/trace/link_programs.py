@@ -10,7 +10,7 @@ from msgspec import Struct
 from nodeagent.wire import bpf
 from nodeagent.wire.netlink import link_programs as wire
 from nodeagent.wire.netlink.rtnetlink import get_links
-from nodeagent.wire.netlink.socket import NetlinkSocket, retried
+from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 
 EXPRESS = "XDP"
 _ATTACHED = {
@@ -56,7 +56,7 @@ class LinkProgram(Struct, frozen=True):
 def read_link_programs() -> tuple[LinkProgram, ...]:
     """Returns the programs of all interfaces in this network namespace. Raises OSError."""
     with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
-        return retried(lambda: tuple(dict.fromkeys(_programs(netlink))))
+        return retry(lambda: tuple(dict.fromkeys(_programs(netlink))))
 
 
 def _programs(netlink: NetlinkSocket) -> Iterator[LinkProgram]:

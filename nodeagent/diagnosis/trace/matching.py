@@ -46,13 +46,13 @@ class Unknown(Exception):
     @blocked`."""
 
 
-class Absent(Exception):
+class FieldAbsent(Exception):
     """Raised if the packet has no such field or a map no such key: then the kernel continues with the next rule."""
 
 
 def value_of(expression: Any, traveller: Traveller, table: OtherTable) -> Any:
     """Returns the packet's value for the left side of a match: text, a number, or a tuple for a concatenation.
-    Raises Unknown, Absent."""
+    Raises Unknown, FieldAbsent."""
     if isinstance(expression, str | int):
         return expression
     kind, body = next(iter(expression.items()))
@@ -72,7 +72,7 @@ def value_of(expression: Any, traveller: Traveller, table: OtherTable) -> Any:
 
 
 def matches(body: Json, traveller: Traveller, table: OtherTable) -> bool:
-    """Returns whether the packet fulfils a match, the body of nft's `match` in JSON. Raises Unknown, Absent."""
+    """Returns whether the packet fulfils a match, the body of nft's `match` in JSON. Raises Unknown, FieldAbsent."""
     left = value_of(body["left"], traveller, table)
     held = among(left, body["right"], table, body["left"], flags=body["op"] == "in")
     match body["op"]:
@@ -147,12 +147,12 @@ def _in_structure(value: Any, right: Json, table: OtherTable, asked: Any, *, fla
 
 
 def look_up(key: Any, data: Any, table: OtherTable, asked: Any) -> Any:
-    """Returns the value or verdict of a map for a key. Raises Absent if it has none, Unknown."""
+    """Returns the value or verdict of a map for a key. Raises FieldAbsent if it has none, Unknown."""
     pairs = _elements(data, table) if isinstance(data, str) else tuple(data["set"])
     for found, value in pairs:
         if among(key, found, table, asked):
             return value
-    raise Absent
+    raise FieldAbsent
 
 
 def _elements(name: str, table: OtherTable) -> tuple[Any, ...]:
@@ -166,19 +166,19 @@ def _payload(body: Json, traveller: Traveller) -> Any:
     packet, machine = traveller.packet, traveller.machine
     if protocol in ("ip", "ip6"):
         if (protocol == "ip6") is not (packet.family is Family.IPV6):
-            raise Absent
+            raise FieldAbsent
         known = {"saddr": packet.source, "daddr": machine.destination, "protocol": packet.protocol}
         known["nexthdr"] = packet.protocol
     elif protocol in _TRANSPORTS or protocol == "th":
         if protocol != "th" and _TRANSPORTS[protocol] != packet.protocol:
-            raise Absent
+            raise FieldAbsent
         known = {"dport": traveller.destination_port, "sport": traveller.source_port, "flags": packet.tcp_flags}
     elif protocol in ("icmp", "icmpv6") and traveller.error is not None:
         if PROTOCOLS[protocol] != packet.protocol:
-            raise Absent
+            raise FieldAbsent
         known = dict(zip(("type", "code"), traveller.error, strict=True))
     elif protocol in ("icmp", "icmpv6", "arp", "ah", "esp", "comp", "udplite", "dccp", "igmp"):
-        raise Absent
+        raise FieldAbsent
     else:
         known = {}
     if name not in known:
@@ -212,7 +212,7 @@ def _ct(body: Json, traveller: Traveller) -> Any:
     if body["key"] == "state":
         return traveller.state
     if not traveller.has_connection:
-        raise Absent
+        raise FieldAbsent
     known: dict[str, Any] = {"status": traveller.machine.status, "zone": traveller.zone}
     if traveller.request is None:
         known["mark"] = 0

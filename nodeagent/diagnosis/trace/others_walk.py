@@ -8,7 +8,7 @@ from typing import Any
 
 from nodeagent.diagnosis.simulator.interpreter import DESTINATION_HOOKS, MOST_JUMPS, place_in_hook
 from nodeagent.diagnosis.trace import xtables
-from nodeagent.diagnosis.trace.matching import Absent, Unknown, look_up, matches, value_of
+from nodeagent.diagnosis.trace.matching import FieldAbsent, Unknown, look_up, matches, value_of
 from nodeagent.diagnosis.trace.others import Json, OtherChain, OtherRule, OtherTable
 from nodeagent.diagnosis.trace.traveller import Decision, Traveller
 from nodeagent.model.addresses import Family
@@ -96,7 +96,7 @@ def _next_verdict(table: OtherTable, chain: OtherChain, rest: _Rest, traveller: 
     for rule in rest:
         try:
             verdict = _Rule(table, chain, rule, traveller, base).perform()
-        except Absent:
+        except FieldAbsent:
             continue
         except Unknown as unknown:
             if _decides(rule.expressions, table, _DECIDING):
@@ -177,7 +177,7 @@ class _Rule:
         self._calls = iter(rule.calls)
 
     def perform(self) -> Ending:
-        """Applies the rule. Returns its verdict, None to continue with the next rule. Raises Unknown, Absent.
+        """Applies the rule. Returns its verdict, None to continue with the next rule. Raises Unknown, FieldAbsent.
         A part that cannot be evaluated matters only if all other matches hold."""
         unknown: Unknown | None = None
         for expression in self._rule.expressions:
@@ -218,7 +218,7 @@ class _Rule:
         return Code.DROP, ""
 
     def follow(self, body: Any) -> Ending:
-        """`vmap`: the map's verdict for the packet. Raises Unknown, Absent."""
+        """`vmap`: the map's verdict for the packet. Raises Unknown, FieldAbsent."""
         verdict = look_up(value_of(body["key"], self._traveller, self._table), body["data"], self._table, body["key"])
         return self._statement(*next(iter(verdict.items())))
 

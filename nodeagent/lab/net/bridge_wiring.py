@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from nodeagent.lab.net.pod_wiring import NamespaceOf, inwards, pod_side
 from nodeagent.lab.net.prefixes import families, host_prefix, is_within, nodad, with_length
-from nodeagent.lab.net.topology import UNDERLAY, Node, Outside, Topology, first_of
+from nodeagent.lab.net.topology import UNDERLAY, Node, OutsideHost, Topology, first_of
 from nodeagent.lab.net.wiring import UNDERLAY_ADDRESSES, Step
 from nodeagent.lab.net.wiring import underlay_side as link_to_other_network
 from nodeagent.lab.net.wiring import uplink as routed_uplink
@@ -21,7 +21,7 @@ BRIDGE_ADDRESSES = ("192.168.0.1", "2001:db8::1")
 
 def plan(topology: Topology, namespace_of: NamespaceOf) -> list[Step]:
     """Returns the steps in the order in which they must be done."""
-    hosts: tuple[Node | Outside, ...] = (*topology.nodes, *topology.outside)
+    hosts: tuple[Node | OutsideHost, ...] = (*topology.nodes, *topology.outside)
     neighbours = [host for host in hosts if is_neighbour(host)]
     strangers = [host for host in topology.outside if not is_neighbour(host)]
     inside = [*bridge(), *(line for host in neighbours for line in underlay_side(host, namespace_of))]
@@ -39,7 +39,7 @@ def plan(topology: Topology, namespace_of: NamespaceOf) -> list[Step]:
     return [step for step in steps if step.lines]
 
 
-def is_neighbour(host: Node | Outside) -> bool:
+def is_neighbour(host: Node | OutsideHost) -> bool:
     """Returns whether the host is on the bridge: its addresses are in the bridge's networks."""
     return all(is_within(address, BRIDGE_ADDRESSES) for address in host.addresses)
 
@@ -54,7 +54,7 @@ def bridge() -> Iterator[str]:
         yield f"addr add {host_prefix(address)} dev lo"
 
 
-def underlay_side(host: Node | Outside, namespace_of: NamespaceOf) -> Iterator[str]:
+def underlay_side(host: Node | OutsideHost, namespace_of: NamespaceOf) -> Iterator[str]:
     """Yields the commands for a neighbour's link on the bridge."""
     yield f"link add {host.name} type veth peer name eth0 netns {namespace_of(host.name)}"
     yield f"link set {host.name} master {BRIDGE} up"
@@ -84,7 +84,7 @@ def no_way_between_nodes(nodes: Iterable[Node], family: Family) -> Iterator[str]
             yield f"rule add iif {BRIDGE} to {prefix} type unreachable"
 
 
-def uplink(host: Node | Outside) -> Iterator[str]:
+def uplink(host: Node | OutsideHost) -> Iterator[str]:
     """Yields a neighbour's own link: addresses with the network's length, the router as default gateway."""
     yield "link set lo up"
     yield "link set eth0 up"

@@ -44,7 +44,7 @@ class Node(Struct, frozen=True):
     pod_bridge: str = NO_BRIDGE
 
 
-class Outside(Struct, frozen=True):
+class OutsideHost(Struct, frozen=True):
     """A host that is not part of the cluster."""
 
     name: str
@@ -55,10 +55,10 @@ class Topology(Struct, frozen=True):
     """A whole world; `check` validates it."""
 
     nodes: tuple[Node, ...]
-    outside: tuple[Outside, ...] = ()
+    outside: tuple[OutsideHost, ...] = ()
 
     @property
-    def members(self) -> tuple[Node | Outside | Pod, ...]:
+    def members(self) -> tuple[Node | OutsideHost | Pod, ...]:
         """All members: nodes, hosts outside, pods."""
         return (*self.nodes, *self.outside, *(pod for node in self.nodes for pod in node.pods))
 

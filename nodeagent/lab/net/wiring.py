@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nodeagent.lab.net.pod_wiring import NamespaceOf
 from nodeagent.lab.net.prefixes import families, host_prefix, nodad
-from nodeagent.lab.net.topology import Node, Outside
+from nodeagent.lab.net.topology import Node, OutsideHost
 from nodeagent.model.addresses import Family
 
 ROUTER = {Family.IPV4: "169.254.1.1", Family.IPV6: "fe80::1"}
@@ -42,7 +42,7 @@ class Step(Struct, frozen=True):
     family: Family | None = None
 
 
-def underlay_side(host: Node | Outside, namespace_of: NamespaceOf) -> Iterator[str]:
+def underlay_side(host: Node | OutsideHost, namespace_of: NamespaceOf) -> Iterator[str]:
     """Yields the commands for the underlay's link to one host, and its routes to that."""
     yield f"link add {host.name} type veth peer name eth0 netns {namespace_of(host.name)}"
     yield f"link set {host.name} up"
@@ -52,7 +52,7 @@ def underlay_side(host: Node | Outside, namespace_of: NamespaceOf) -> Iterator[s
         yield f"route add {host_prefix(address)} dev {host.name}"
 
 
-def uplink(host: Node | Outside) -> Iterator[str]:
+def uplink(host: Node | OutsideHost) -> Iterator[str]:
     """Yields the commands for a host's own end: addresses and default routes."""
     yield "link set lo up"
     yield "link set eth0 up"

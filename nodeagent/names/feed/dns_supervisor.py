@@ -17,7 +17,7 @@ from typing import Protocol
 from nodeagent.model.problem import Problem
 from nodeagent.names.feed import feed_messages as messages
 from nodeagent.names.feed import places_file
-from nodeagent.names.feed.heartbeat import PATIENCE_SECONDS, Heartbeat, Hung, kill
+from nodeagent.names.feed.heartbeat import PATIENCE_SECONDS, Heartbeat, ProcessHung, kill
 from nodeagent.names.feed.meeting import CONNECT_SECONDS, PIECE, POLL_SECONDS, GreetedProcess, bind_at, meet
 from nodeagent.names.feed.sockets import CannotListen, ListenAddress, address_of, open_sockets
 from nodeagent.names.feed.spawn import exit_status, spawn
@@ -29,7 +29,7 @@ SHORTEST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 5.0
 OFTEN = 3
 OFTEN_SECONDS = 20.0
-"""A process that ended so often within this time is a problem until that is over; one end is healed at once."""
+"""The process is a problem if it ended this many times within this time. A single end is repaired at once."""
 REAP_TRIES = 50
 REAP_SECONDS = 0.02
 
@@ -260,7 +260,7 @@ class Supervisor:
             for task in tasks:  # an error of the reader explains more than one of the writer
                 if task in done:
                     task.result()
-        except Hung as hung:
+        except ProcessHung as hung:
             self._on_answering(False)
             self.killed += 1
             kill(met.pid)

@@ -35,7 +35,7 @@ _NANOSECONDS = 1e9
 T = TypeVar("T")
 
 
-class Hung(Exception):
+class ProcessHung(Exception):
     """The process runs and answers no query."""
 
 
@@ -113,7 +113,7 @@ class Heartbeat:
             self._reads = pong.reads
 
     async def run(self) -> None:
-        """Pings until cancelled. Raises Hung."""
+        """Pings until cancelled. Raises ProcessHung."""
         patience = SilenceTimer()
         watch = Stopwatch(self._pid)
         while True:
@@ -128,11 +128,11 @@ class Heartbeat:
             if patience.is_late is not before:
                 self._on_late(patience.is_late)
             if patience.has_hung:
-                raise Hung
+                raise ProcessHung
 
 
 async def unless_hung(work: Coroutine[None, None, T], pid: int) -> T:
-    """Awaits work that depends on the process. Raises Hung if it takes as long as a heartbeat may fail."""
+    """Awaits work that depends on the process. Raises ProcessHung if it takes as long as a heartbeat may fail."""
     task = asyncio.create_task(work, name="answer of the DNS process")
     patience = SilenceTimer()
     watch = Stopwatch(pid)
@@ -141,7 +141,7 @@ async def unless_hung(work: Coroutine[None, None, T], pid: int) -> T:
             elapsed, waited = watch.lap()
             patience.record(answered=False, elapsed=elapsed, waited=waited)
             if patience.has_hung:
-                raise Hung
+                raise ProcessHung
         return task.result()
     finally:
         task.cancel()

@@ -14,7 +14,7 @@ from pathlib import Path
 from termios import TIOCOUTQ
 
 from nodeagent.names.feed import feed_messages as messages
-from nodeagent.names.feed.heartbeat import Hung, kill, unless_hung
+from nodeagent.names.feed.heartbeat import ProcessHung, kill, unless_hung
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ async def meet(path: Path) -> GreetedProcess | None:
         pid = peer_of(connection)
         async with asyncio.timeout(CONNECT_SECONDS):
             hello, sockets = await unless_hung(_receive_hello(connection), pid)
-    except Hung:
+    except ProcessHung:
         logger.warning("the DNS process pid=%d does not answer and is killed", pid)
         kill(pid)
         connection.close()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from nodeagent.names.shares import Client, Shares
 from nodeagent.names.upstream.belonging import AnswerKind
 from nodeagent.names.upstream.limits import CacheLimits
-from nodeagent.names.upstream.prepared_reply import Prepared
+from nodeagent.names.upstream.prepared_reply import PreparedReply
 from nodeagent.names.upstream.upstream_question import Asked
 
 OVERHEAD = 500
@@ -25,7 +25,7 @@ class Entry:
     """A cached answer. Times are those of the caller's clock. client: the one that asked first. rests_until: until then
     the stale answer is used without asking upstream."""
 
-    answer: Prepared
+    answer: PreparedReply
     worth: AnswerKind
     stored: float
     expires: float
@@ -131,7 +131,7 @@ class Cache:
             return None
         return entry
 
-    def put(self, asked: Asked, answer: Prepared, worth: AnswerKind, ttl: int, now: float, client: Client) -> None:
+    def put(self, asked: Asked, answer: PreparedReply, worth: AnswerKind, ttl: int, now: float, client: Client) -> None:
         """Stores an answer of upstream. It replaces every earlier one, even if it may not be cached itself."""
         positive = worth is AnswerKind.POSITIVE
         kept = min(ttl, self._limits.longest if positive else self._limits.longest_negative)
@@ -141,7 +141,7 @@ class Cache:
             entry = Entry(answer, worth, now, now + kept, cost(asked, answer), client)
             (self._answers if positive else self._denials).put(asked, entry)
 
-    def fail(self, asked: Asked, answer: Prepared, now: float, client: Client) -> None:
+    def fail(self, asked: Asked, answer: PreparedReply, now: float, client: Client) -> None:
         """Records that asking failed: a stale answer is used for a while without asking, or the failure is cached
         briefly."""
         entry = self.stale(asked, now)
@@ -163,6 +163,6 @@ class Cache:
         return now < entry.expires + self._limits.stale
 
 
-def cost(asked: Asked, answer: Prepared) -> int:
+def cost(asked: Asked, answer: PreparedReply) -> int:
     """Returns the bytes of memory for an entry, estimated."""
     return OVERHEAD + len(asked.question) + len(answer.records) + TTL_COST * len(answer.ttls)

@@ -12,7 +12,7 @@ from nodeagent.wire.dns.query import Query
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedReply:
     """counts: records in the three sections. records: their bytes. ttls: offset in these, and seconds, of each TTL."""
 
     rcode: int
@@ -44,7 +44,7 @@ class Prepared:
         return b"".join((header, query.question, records, opt))
 
 
-def prepare(reply: Reply, kept: AcceptedRecords, asked: Asked) -> Prepared | None:
+def prepare(reply: Reply, kept: AcceptedRecords, asked: Asked) -> PreparedReply | None:
     """Returns the answer as bytes; None if it is longer than a message can be."""
     writer = Writer(asked.question)
     for section in kept.sections:
@@ -54,12 +54,12 @@ def prepare(reply: Reply, kept: AcceptedRecords, asked: Asked) -> Prepared | Non
         return None
     records = writer.body()[len(asked.question) :]
     flags = (RA if reply.recursive else 0) | (AD if reply.validated else 0)
-    return Prepared(reply.rcode, flags, counts_of(kept.sections), records, find_ttls(records, kept.sections))
+    return PreparedReply(reply.rcode, flags, counts_of(kept.sections), records, find_ttls(records, kept.sections))
 
 
-def failed(rcode: Rcode = Rcode.SERVFAIL) -> Prepared:
+def failed(rcode: Rcode = Rcode.SERVFAIL) -> PreparedReply:
     """Returns an answer without records; RA is set because recursion is available."""
-    return Prepared(rcode, RA, (0, 0, 0), b"", ())
+    return PreparedReply(rcode, RA, (0, 0, 0), b"", ())
 
 
 def counts_of(sections: Sections) -> tuple[int, int, int]:

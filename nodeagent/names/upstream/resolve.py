@@ -13,7 +13,7 @@ from nodeagent.names.upstream.cache import Cache, Entry
 from nodeagent.names.upstream.conversation import ServerConversation
 from nodeagent.names.upstream.limits import Limits
 from nodeagent.names.upstream.node_resolvers import Resolvers
-from nodeagent.names.upstream.prepared_reply import Prepared, failed, prepare
+from nodeagent.names.upstream.prepared_reply import PreparedReply, failed, prepare
 from nodeagent.names.upstream.race import Asker
 from nodeagent.names.upstream.stub_zones import StubZones
 from nodeagent.names.upstream.transport import Sockets, Transport
@@ -47,7 +47,7 @@ class Counts:
 class Resolution:
     """good: the answer has data or a denial; False for a failure."""
 
-    answer: Prepared
+    answer: PreparedReply
     good: bool
 
 

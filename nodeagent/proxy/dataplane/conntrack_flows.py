@@ -7,7 +7,7 @@ from functools import partial
 from nodeagent.model.addresses import Family, Protocol, endpoint_text, pack_address, unpack_address
 from nodeagent.model.frontend import Frontend
 from nodeagent.wire.netlink.conntrack import NO_CONNTRACK, dump_udp, read_flows
-from nodeagent.wire.netlink.socket import NetlinkSocket, retried
+from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 
 
@@ -18,7 +18,7 @@ def tracked_flows(family: Family, frontends: Sequence[Frontend]) -> Mapping[str,
     places = dict.fromkeys((one.address, one.port, one.protocol) for one in frontends if one.address is not None)
     for place in places:
         try:
-            counted.update(retried(partial(_flows_to, family, *place)))
+            counted.update(retry(partial(_flows_to, family, *place)))
         except OSError as error:
             if error.errno != NO_CONNTRACK:
                 raise

@@ -15,7 +15,7 @@ from nodeagent.model.problem_subjects import TO_ENDPOINTS
 from nodeagent.proxy.dataplane.arp_rules import arp_rules_here
 from nodeagent.wire.netlink.neighbours import look_up_neighbour, read_state, use_neighbour
 from nodeagent.wire.netlink.route_lookup import FoundRoute, look_up_route, read_found_route
-from nodeagent.wire.netlink.socket import NetlinkSocket, retried
+from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 from nodeagent.wire.netlink.uapi import rtnetlink as uapi
 
 OF_INTERFACES = "forwarding of interfaces"
@@ -80,7 +80,7 @@ def _silent(netlink: NetlinkSocket, found: FoundRoute, address: str, name: str) 
     with suppress(OSError):
         state = read_state(netlink.ask(look_up_neighbour(hop, found.interface)))
         if state & uapi.NUD_FAILED:
-            retried(lambda: netlink.perform([use_neighbour(hop, found.interface)]))
+            retry(lambda: netlink.perform([use_neighbour(hop, found.interface)]))
         if state & _SILENT:
             rules = arp_rules_here() if family_of(hop) is Family.IPV4 else ""
             return f"no host answers for {hop} on {name}" + (f": {rules}" if rules else "")

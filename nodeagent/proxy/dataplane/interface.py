@@ -50,7 +50,7 @@ from nodeagent.proxy.dataplane.worker_thread import in_thread
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.framing import Request
 from nodeagent.wire.netlink.rtnetlink import LocalRoute
-from nodeagent.wire.netlink.socket import Failure, NetlinkSocket, retried
+from nodeagent.wire.netlink.socket import Failure, NetlinkSocket, retry
 
 logger = logging.getLogger(__name__)
 
@@ -172,7 +172,7 @@ class ServiceInterface:
     async def _retried(self, work: Callable[[], T]) -> T:
         """Returns the result of work that begins by reading the kernel, so that it can be tried again when it is half done."""
         async with self._lock:
-            return await in_thread(lambda: retried(work))
+            return await in_thread(lambda: retry(work))
 
     def _sync(self, vips: frozenset[str], node_addresses: tuple[str, ...]) -> InterfaceReport:
         self._programmed = None

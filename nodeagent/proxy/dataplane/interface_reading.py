@@ -14,7 +14,7 @@ from nodeagent.proxy.dataplane.interface_sources import Sources, preferred_sourc
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.route_lookup import look_up_route, read_found_route
 from nodeagent.wire.netlink.rtnetlink import LocalRoute
-from nodeagent.wire.netlink.socket import NetlinkSocket, retried
+from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 from nodeagent.wire.netlink.uapi.rtnetlink import RTN_LOCAL, RTN_UNICAST
 
 _IPV6 = Path("/proc/sys/net/ipv6")
@@ -37,9 +37,9 @@ def read_interface(name: str, node_addresses: Collection[str] = ()) -> Interface
 
 def why_not_ours(netlink: NetlinkSocket, link: rtnetlink.Link) -> str | None:
     """Returns why an interface is not the agent's, as text to follow "it"; None: it is."""
-    ports = retried(lambda: read_ports(netlink, link.ifindex)) if link.kind == "bridge" else []
+    ports = retry(lambda: read_ports(netlink, link.ifindex)) if link.kind == "bridge" else []
     marked = link.alias == MARK
-    addresses = [] if marked else retried(lambda: read_addresses(netlink, link.ifindex))
+    addresses = [] if marked else retry(lambda: read_addresses(netlink, link.ifindex))
     return objection(link, ports, addresses)
 
 
@@ -58,7 +58,7 @@ def read_sources(netlink: NetlinkSocket, index: int, node_addresses: Collection[
 
     index: the service interface, whose addresses do not count. node_addresses: by which the node is known, the best first.
     """
-    usable = retried(lambda: _usable_addresses(netlink, index))
+    usable = retry(lambda: _usable_addresses(netlink, index))
     return {
         family: preferred_source(
             (one for one in node_addresses if family_of(one) is family), usable, _source_elsewhere(netlink, family)
@@ -123,7 +123,7 @@ def is_routed(netlink: NetlinkSocket, route: str, index: int) -> bool:
 
 def read_present(netlink: NetlinkSocket, index: int) -> Present:
     """Returns the addresses and routes of an interface. Raises OSError."""
-    return retried(lambda: _present_once(netlink, index))
+    return retry(lambda: _present_once(netlink, index))
 
 
 def _present_once(netlink: NetlinkSocket, index: int) -> Present:
@@ -149,7 +149,7 @@ def _present_once(netlink: NetlinkSocket, index: int) -> Present:
 
 def read_routes_over_lo(netlink: NetlinkSocket) -> BySource:
     """Returns the routes over ``lo`` that an agent left behind without its interface, by their source."""
-    return retried(lambda: _routes_over_lo(netlink, None, frozenset()))
+    return retry(lambda: _routes_over_lo(netlink, None, frozenset()))
 
 
 def _routes_over_lo(netlink: NetlinkSocket, index: int | None, own: AbstractSet[str]) -> BySource:

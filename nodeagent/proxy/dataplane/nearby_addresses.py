@@ -18,7 +18,7 @@ from nodeagent.model.in_use import InUse, host
 from nodeagent.model.protected import Protected, SocketAddress
 from nodeagent.proxy.dataplane.worker_thread import in_thread
 from nodeagent.wire.netlink import rtnetlink
-from nodeagent.wire.netlink.socket import NetlinkSocket, retried
+from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 from nodeagent.wire.netlink.uapi.rtnetlink import RTN_UNICAST
 
 LOOK_SECONDS = 30.0
@@ -38,7 +38,7 @@ class OutboundEndpoint(Struct, frozen=True):
     is_server: bool = True
 
 
-class Surroundings:
+class NearbyAddresses:
     """The present addresses that service ranges must not overlap, and those that external addresses must not capture.
 
     changed: called on the event loop when one of them changes.
@@ -93,7 +93,7 @@ class Surroundings:
         self._look.set()
 
     async def read(self) -> None:
-        """Reads once. What cannot be read keeps its previous value; waits for names a few seconds only."""
+        """Reads all addresses once. What cannot be read keeps its previous value. Waits only a few seconds for host names."""
         try:
             async with asyncio.timeout(self._name_patience_seconds):
                 await self._resolve()
@@ -157,7 +157,7 @@ def read_here(excluding: str) -> Here:
     Needs no privilege. Raises OSError.
     """
     with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
-        return retried(lambda: Here(frozenset(_addresses(netlink, excluding)), frozenset(_gateways(netlink))))
+        return retry(lambda: Here(frozenset(_addresses(netlink, excluding)), frozenset(_gateways(netlink))))
 
 
 def in_use_here(excluding: str) -> frozenset[InUse]:

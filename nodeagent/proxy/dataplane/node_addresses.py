@@ -10,7 +10,7 @@ from nodeagent.proxy.dataplane.worker_thread import in_thread
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.framing import messages
 from nodeagent.wire.netlink.notifications import Group, following
-from nodeagent.wire.netlink.socket import DumpInterruptedError, NetlinkSocket, retried
+from nodeagent.wire.netlink.socket import DumpInterruptedError, NetlinkSocket, retry
 from nodeagent.wire.netlink.uapi.rtnetlink import RTM_DELADDR, RTM_NEWADDR
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class NodeAddresses:
     """Reports the node's addresses to a listener, loopback and link-local ones included.
 
     excluding: interfaces that do not count, above all our own with the ClusterIPs.
-    quiet_seconds: changes are reported together when there were none for so long, but after ten times that in any case.
+    quiet_seconds: changes are reported together when there were none for this long, but after ten times that in any case.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class NodeAddresses:
 
     def _read(self) -> frozenset[LocalAddress]:
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
-            return retried(lambda: self._read_once(netlink))
+            return retry(lambda: self._read_once(netlink))
 
     def _read_once(self, netlink: NetlinkSocket) -> frozenset[LocalAddress]:
         names: dict[int, str | None] = {}

@@ -10,7 +10,7 @@ from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed_errors
 from nodeagent.proxy.dataplane.hook_order import is_ours
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import pack_rules, read_rule_place
 from nodeagent.wire.netlink.rtnetlink import get_links, read_link
-from nodeagent.wire.netlink.socket import NetlinkSocket, retried
+from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_GETRULE
 
 _MANY_ALIKE = "veth"
@@ -37,7 +37,7 @@ def read_fingerprint(known: PathFingerprint | None) -> PathFingerprint:
         generation = ruleset.generation()
         unchanged = known is not None and known.generation == generation
         rules = known.rules if unchanged and known is not None else _rules(ruleset)
-        links = retried(lambda: [read_link(body) for body in netlink.dump(get_links())])
+        links = retry(lambda: [read_link(body) for body in netlink.dump(get_links())])
     widths = {("" if one.kind == _MANY_ALIKE else one.name, one.mtu) for one in links}
     return PathFingerprint(generation, rules, frozenset(widths))
 

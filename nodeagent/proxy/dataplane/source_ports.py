@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from nodeagent.model.addresses import Family, Protocol, endpoint_text, unpack_address
 from nodeagent.wire.netlink.conntrack import dump_udp, masquerade_address, read_flows
-from nodeagent.wire.netlink.socket import DumpInterruptedError, NetlinkSocket, retried
+from nodeagent.wire.netlink.socket import DumpInterruptedError, NetlinkSocket, retry
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 
 PORTS = 64512
@@ -49,7 +49,7 @@ class PortShortage(Struct, frozen=True):
 
 
 def is_scarce(count: int) -> bool:
-    """Returns whether so many connections leave too few ports."""
+    """Returns whether this many connections leave too few ports."""
     return count >= SCARCE * PORTS
 
 
@@ -61,7 +61,7 @@ CURE = (
 
 
 def ports_may_be_scarce() -> bool:
-    """Returns whether the whole table has so many entries: with fewer, no ports run out. Reads one small file."""
+    """Returns whether the whole table has this many entries: with fewer, no ports run out. Reads one small file."""
     try:
         return is_scarce(int(_COUNT.read_text()))
     except (OSError, ValueError):
@@ -71,13 +71,13 @@ def ports_may_be_scarce() -> bool:
 def read_port_shortages(
     family: Family, protocol: Protocol, *, stop: Callable[[], bool] = lambda: False
 ) -> tuple[PortShortage, ...]:
-    """Returns where source ports run out, the worst first. Reads the table only if it has so many entries; again, if the kernel is busy.
+    """Returns where source ports run out, the worst first. Reads the table only if it has this many entries; again, if the kernel is busy.
 
     stop: called periodically; True ends the walk, with what was seen so far. Raises OSError.
     """
     if protocol not in (Protocol.TCP, Protocol.UDP) or not ports_may_be_scarce():
         return ()
-    counted = retried(partial(_count_masqueraded, family, protocol, stop))
+    counted = retry(partial(_count_masqueraded, family, protocol, stop))
     return tuple(
         PortShortage(protocol, unpack_address(source), (unpack_address(address), port), count)
         for (source, address, port), count in counted.most_common()

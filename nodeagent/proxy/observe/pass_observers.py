@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from nodeagent.model.reports import PassReport
-from nodeagent.proxy.observe.last_guard import ObserverGuard
+from nodeagent.proxy.observe.observer_guard import ObserverGuard
 from nodeagent.proxy.observe.problem_board import ProblemBoard, ProblemChanges
 from nodeagent.proxy.observe.status_line import StatusLine
 
@@ -51,7 +51,7 @@ class PassObservers:
         for listener in self._listeners:
             self._guard.call(listener.passed, report, report.changed)
         self._board.replace("sync", report.problems)
-        status = self._status_line.passed(report, len(self._board.problems))
+        status = self._status_line.after_pass(report, len(self._board.problems))
         if report.programmed and not self._ready:
             self._ready = True
             self._on_ready(status)

@@ -15,7 +15,7 @@ class StatusLine:
         self._total = 0
         self._parts = [f"nothing programmed on {node_name} yet"]
 
-    def passed(self, report: PassReport, problems: int) -> str:
+    def after_pass(self, report: PassReport, problems: int) -> str:
         """Returns the line after this pass; must be called for every pass. problems: the number of all problems."""
         for key, state in report.changed.items():
             now = 0 if state is None else _endpoints(state)

@@ -35,7 +35,7 @@ from nodeagent.wire.netlink.uapi.netlink import (
 T = TypeVar("T")
 
 REPLY_SECONDS = 60.0
-"""No request takes the kernel so long; a longer silence means that the answer was lost."""
+"""No request takes the kernel this long; a longer silence means that the answer was lost."""
 _ERRNO = struct.Struct("=i")
 _OFFSET = struct.Struct("=I")
 _LARGEST_CODE = (
@@ -75,7 +75,7 @@ def is_temporary(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno in TEMPORARY
 
 
-def retried(
+def retry(
     work: Callable[[], T],
     attempts: int = _ATTEMPTS,
     is_temporary: Callable[[Exception], bool] = is_temporary,
@@ -97,9 +97,9 @@ def retried(
     return work()
 
 
-def retried_at_once(work: Callable[[], T]) -> T:
-    """Like `retried`, for a single request: it is worth no longer wait than the event loop can afford."""
-    return retried(work, longest_pause=_QUICK_PAUSE_SECONDS)
+def retry_briefly(work: Callable[[], T]) -> T:
+    """Like `retry`, for a single request: it is worth no longer wait than the event loop can afford."""
+    return retry(work, longest_pause=_QUICK_PAUSE_SECONDS)
 
 
 class NetlinkSocket:
@@ -142,11 +142,11 @@ class NetlinkSocket:
         return int(self._socket.getsockname()[0])
 
     def enlarge_receive_buffer(self, size: int) -> None:
-        """Makes room for so many bytes of answers; without CAP_NET_ADMIN at most as many as net.core.rmem_max allows."""
+        """Makes room for this many bytes of answers; without CAP_NET_ADMIN at most as many as net.core.rmem_max allows."""
         self._enlarge(SO_RCVBUFFORCE, socket.SO_RCVBUF, size)
 
     def enlarge_send_buffer(self, size: int) -> None:
-        """Makes room for datagrams of so many bytes; without CAP_NET_ADMIN at most as many as net.core.wmem_max allows."""
+        """Makes room for datagrams of this many bytes; without CAP_NET_ADMIN at most as many as net.core.wmem_max allows."""
         self._enlarge(SO_SNDBUFFORCE, socket.SO_SNDBUF, size)
 
     def _enlarge(self, force: int, plain: int, size: int) -> None:
@@ -185,7 +185,7 @@ class NetlinkSocket:
         ]
         kind, flags, body = requests[-1]
         parts.append(packed_message(kind, flags | NLM_F_REQUEST | NLM_F_ACK, last, body))
-        retried_at_once(lambda: self.send(b"".join(parts)))
+        retry_briefly(lambda: self.send(b"".join(parts)))
         for answer in self.acknowledgements(first, last):
             code = errno_of(answer)
             if code:
@@ -197,7 +197,7 @@ class NetlinkSocket:
 
         Raises OSError if the kernel refuses (ENODEV, ENOENT, …).
         """
-        return retried_at_once(lambda: self._ask(request))
+        return retry_briefly(lambda: self._ask(request))
 
     def _ask(self, request: Request) -> memoryview:
         seq = self._send_request(request, 0)
@@ -262,7 +262,9 @@ class NetlinkSocket:
         if interrupted:
             raise _interruption()
 
-    def confirmed(self, request: Request, start: int, expected: Iterable[tuple[bytes, bytes]], *, exact: bool) -> int:
+    def count_confirmed(
+        self, request: Request, start: int, expected: Iterable[tuple[bytes, bytes]], *, exact: bool
+    ) -> int:
         """Returns how many of the objects that a request names, counted from the first, are answered as expected; a busy kernel
         answers fewer.
 
@@ -289,7 +291,7 @@ class NetlinkSocket:
         return count
 
     def reserve(self, count: int) -> int:
-        """Returns the first of so many sequence numbers, for the caller's own messages."""
+        """Returns the first of this many sequence numbers, for the caller's own messages."""
         first = self._sequence + 1
         if first + count > _SEQUENCE_NUMBERS:
             first = 1

@@ -15,7 +15,7 @@ import pytest
 
 from nodeagent.lab.net.member import Holding, Loading
 from nodeagent.lab.net.network_namespaces import DIRECTORY
-from nodeagent.lab.net.topology import Node, Outside, Pod, Topology
+from nodeagent.lab.net.topology import Node, OutsideHost, Pod, Topology
 from nodeagent.model.addresses import Family
 from tests.harness.api_cluster import CONTROL, CONTROL_ADDRESSES, ApiCluster, Tenant
 from tests.harness.lost_packets import PATIENT, resent_syns
@@ -50,8 +50,8 @@ def three_nodes() -> Topology:
                 pod_bridge="cni0",
             )
         )
-    outside = Outside("outside", ("203.0.113.2", "2001:db8:ffff::2"))
-    return Topology(tuple(nodes), (outside, Outside(CONTROL, CONTROL_ADDRESSES)))
+    outside = OutsideHost("outside", ("203.0.113.2", "2001:db8:ffff::2"))
+    return Topology(tuple(nodes), (outside, OutsideHost(CONTROL, CONTROL_ADDRESSES)))
 
 
 @dataclass

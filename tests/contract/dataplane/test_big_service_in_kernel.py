@@ -56,7 +56,7 @@ class Observers:
         self.cleaner = ConntrackCleaner(self)
 
     def passed(self, report: PassReport) -> None:
-        self.status.passed(report, 0)
+        self.status.after_pass(report, 0)
         self.health.passed(report)
         self.reports.append(report)
 

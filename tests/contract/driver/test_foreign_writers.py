@@ -341,13 +341,13 @@ def test_nothing_is_dumped_while_nobody_else_writes(
     agent = kernel.start(socket=socket)
     agent.sync(*states(service, Family.IPV4))
     asked: list[int] = []
-    real: Callable[..., int] = socket.confirmed
+    real: Callable[..., int] = socket.count_confirmed
 
-    def confirmed(kind: int, *rest: Any, **more: Any) -> int:
+    def count_confirmed(kind: int, *rest: Any, **more: Any) -> int:
         asked.append(kind)
         return real(kind, *rest, **more)
 
-    monkeypatch.setattr(socket, "confirmed", confirmed)
+    monkeypatch.setattr(socket, "count_confirmed", count_confirmed)
     before = socket.looks
     for number in range(10):
         agent.sync(other(service, Family.IPV4, number))

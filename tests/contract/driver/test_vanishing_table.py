@@ -55,11 +55,11 @@ class DisturbedSocket(Ruleset):
         self._step()
         return super().fetch(kind, family, body)
 
-    def confirmed(
+    def count_confirmed(
         self, kind: int, family: int, body: bytes, start: int, expected: Iterable[tuple[bytes, bytes]], *, exact: bool
     ) -> int:
         self._step()
-        return super().confirmed(kind, family, body, start, expected, exact=exact)
+        return super().count_confirmed(kind, family, body, start, expected, exact=exact)
 
     def get(self, kind: int, family: int, body: bytes) -> memoryview:
         self._step()

@@ -211,7 +211,7 @@ def _check_conversations(data: bytes) -> None:
             lambda netlink: list(netlink.dump_datagrams(one)),
             lambda netlink: netlink.perform([one, one]),
             lambda netlink: [offset_at_fault(answer) for answer in netlink.acknowledgements(1, 2)],
-            lambda netlink: netlink.confirmed(one, 20, [(b"\0", b"")], exact=False),
+            lambda netlink: netlink.count_confirmed(one, 20, [(b"\0", b"")], exact=False),
         ):
             with NetlinkSocket(NETLINK_ROUTE) as netlink:
                 allowed(lambda ask=ask, netlink=netlink: ask(netlink))  # type: ignore[misc]

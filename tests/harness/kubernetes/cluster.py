@@ -17,7 +17,7 @@ from typing import Any, Self
 from nodeagent.lab.net import bridge_wiring
 from nodeagent.lab.net.network_namespaces import DIRECTORY, LabError, is_alive
 from nodeagent.lab.net.topology import Node as Place
-from nodeagent.lab.net.topology import Outside, Topology
+from nodeagent.lab.net.topology import OutsideHost, Topology
 from tests.harness.kubernetes import control_groups
 from tests.harness.kubernetes.certificates import ADMINISTRATOR
 from tests.harness.kubernetes.control_plane import ControlPlane
@@ -43,7 +43,7 @@ def topology(count: int, bridge: str) -> Topology:
         )
         for number in range(1, count + 1)
     ]
-    return Topology(tuple(nodes), (Outside(CONTROL, CONTROL_ADDRESSES),))
+    return Topology(tuple(nodes), (OutsideHost(CONTROL, CONTROL_ADDRESSES),))
 
 
 class Cluster:

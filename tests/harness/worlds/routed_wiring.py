@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from nodeagent.lab.net.pod_wiring import NamespaceOf, inwards, pod_side
 from nodeagent.lab.net.prefixes import families, host_prefix, nodad, with_length
-from nodeagent.lab.net.topology import UNDERLAY, Node, Outside, Pod, Topology, first_of
+from nodeagent.lab.net.topology import UNDERLAY, Node, OutsideHost, Pod, Topology, first_of
 from nodeagent.lab.net.wiring import ROUTER, UNDERLAY_ADDRESSES, Step, uplink
 from nodeagent.lab.net.wiring import underlay_side as link_to_host
 from nodeagent.model.addresses import Family, family_of
@@ -17,7 +17,7 @@ from nodeagent.model.addresses import Family, family_of
 
 def plan(topology: Topology, namespace_of: NamespaceOf) -> list[Step]:
     """Returns the steps in the order in which they must be done."""
-    hosts: tuple[Node | Outside, ...] = (*topology.nodes, *topology.outside)
+    hosts: tuple[Node | OutsideHost, ...] = (*topology.nodes, *topology.outside)
     outwards = [line for host in hosts for line in underlay_side(host, namespace_of)]
     own = [f"addr add {host_prefix(address)} dev lo" for address in UNDERLAY_ADDRESSES]
     steps = [Step(UNDERLAY, ("link set lo up", *own, *outwards))]
@@ -29,7 +29,7 @@ def plan(topology: Topology, namespace_of: NamespaceOf) -> list[Step]:
     return [step for step in steps if step.lines]
 
 
-def underlay_side(host: Node | Outside, namespace_of: NamespaceOf) -> Iterator[str]:
+def underlay_side(host: Node | OutsideHost, namespace_of: NamespaceOf) -> Iterator[str]:
     """Yields the commands for the underlay's link to one host, and its routes to everything behind it."""
     yield from link_to_host(host, namespace_of)
     if isinstance(host, Node):

@@ -1,6 +1,6 @@
 """The standard world: its members and their addresses."""
 
-from nodeagent.lab.net.topology import POD_BRIDGE, Node, Outside, Pod, Topology
+from nodeagent.lab.net.topology import POD_BRIDGE, Node, OutsideHost, Pod, Topology
 
 POD_CIDRS = ("10.244.0.0/16", "fd00:244::/32")
 SERVICE_CIDRS = ("10.96.0.0/16", "fd00:10:96::/112")
@@ -37,4 +37,4 @@ def standard_topology(local_pods: int = 3, remote_pods: int = 1, *, pod_bridge: 
         pods_of("far", remote_pods, subnet=2),
         pod_bridge=pod_bridge,
     )
-    return Topology((here, there), (Outside("outside", ("203.0.113.2", "2001:db8:ffff::2")),))
+    return Topology((here, there), (OutsideHost("outside", ("203.0.113.2", "2001:db8:ffff::2")),))

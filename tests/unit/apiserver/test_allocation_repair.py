@@ -13,7 +13,7 @@ from nodeagent.apiserver.addresses.port_bitmap import PortBitmap
 from nodeagent.apiserver.addresses.ranges import PortRange, parse_service_ranges
 from nodeagent.apiserver.addresses.service_ranges import ServiceRanges
 from nodeagent.apiserver.controllers.repair import Repair
-from nodeagent.apiserver.living import SERVERS, AdvertisedAddress, has_predecessors
+from nodeagent.apiserver.live_servers import SERVERS, AdvertisedAddress, has_predecessors
 from nodeagent.apiserver.machinery import planned
 from nodeagent.apiserver.machinery.planned import PlannedWrites
 from nodeagent.apiserver.service_writes import ServiceWrites

@@ -15,7 +15,7 @@ from nodeagent.apiserver.storage.log import Log
 from nodeagent.apiserver.storage.records import Change, HistoryLost, StorageDamaged, draft
 from nodeagent.apiserver.storage.sqlite_file import connect, remove_damaged, restore_to
 from nodeagent.apiserver.storage.store import Store, Window
-from nodeagent.apiserver.storage.write_ahead import Ending, examine
+from nodeagent.apiserver.storage.write_ahead import LogEnding, examine
 
 THINGS = "things"
 HEADER, FRAME = 32, 24 + 4096
@@ -100,7 +100,7 @@ def test_any_flipped_bit_in_a_store_is_found_or_changes_nothing(tmp_path: Path) 
 
 def test_a_log_that_a_kill_left_is_whole(tmp_path: Path) -> None:
     path = killed(tmp_path / "s.db")
-    assert examine(f"{path}-wal") is Ending.WHOLE
+    assert examine(f"{path}-wal") is LogEnding.WHOLE
     assert names_in(path) == {f"n{number}" for number in range(10)}
 
 
@@ -114,7 +114,7 @@ def test_a_log_that_was_begun_anew_is_whole(tmp_path: Path) -> None:
             with contextlib.closing(sqlite3.connect(tmp_path / "s.db")) as other:
                 other.execute("PRAGMA wal_checkpoint(RESTART)")
             await store.commit([put("last")])
-            assert examine(f"{tmp_path / 's.db'}-wal") is Ending.WHOLE
+            assert examine(f"{tmp_path / 's.db'}-wal") is LogEnding.WHOLE
 
     asyncio.run(scenario())
 

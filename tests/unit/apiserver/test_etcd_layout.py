@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.apiserver.living import AdvertisedAddress
+from nodeagent.apiserver.live_servers import AdvertisedAddress
 from nodeagent.apiserver.storage.etcd.layout import Layout, StoredCollection, Unreadable
 from nodeagent.apiserver.storage.records import assemble, draft
 

@@ -1,6 +1,6 @@
 """The commands that build a world, as text."""
 
-from nodeagent.lab.net.topology import Node, Outside, Pod, Topology
+from nodeagent.lab.net.topology import Node, OutsideHost, Pod, Topology
 from nodeagent.lab.net.wiring import Step
 from nodeagent.model.addresses import Family
 from tests.harness.worlds.routed_wiring import plan
@@ -16,7 +16,7 @@ SMALL = Topology(
             ("10.96.0.0/16", "fd00:10:96::/112"),
         ),
     ),
-    (Outside("client", ("203.0.113.2",)),),
+    (OutsideHost("client", ("203.0.113.2",)),),
 )
 
 

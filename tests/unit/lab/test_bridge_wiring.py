@@ -1,7 +1,7 @@
 """The commands that build a world around a bridge, as text."""
 
 from nodeagent.lab.net.bridge_wiring import is_neighbour, plan
-from nodeagent.lab.net.topology import Node, Outside, Pod, Topology
+from nodeagent.lab.net.topology import Node, OutsideHost, Pod, Topology
 from nodeagent.lab.net.wiring import Step
 from nodeagent.model.addresses import Family
 
@@ -19,7 +19,7 @@ def node(number: int, *pods: Pod) -> Node:
 
 SMALL = Topology(
     (node(1, Pod("pod", ("10.244.1.10",))), node(2)),
-    (Outside("control", ("192.168.0.2",)), Outside("client", ("203.0.113.2",))),
+    (OutsideHost("control", ("192.168.0.2",)), OutsideHost("client", ("203.0.113.2",))),
 )
 
 
@@ -111,6 +111,6 @@ def test_a_small_world_is_wired_around_the_bridge() -> None:
 
 
 def test_hosts_of_the_bridges_networks_are_its_neighbours() -> None:
-    assert is_neighbour(Outside("a", ("192.168.0.77", "2001:db8::77")))
-    assert not is_neighbour(Outside("b", ("192.168.1.77",)))
-    assert not is_neighbour(Outside("c", ("192.168.0.77", "2001:db8:1::77")))
+    assert is_neighbour(OutsideHost("a", ("192.168.0.77", "2001:db8::77")))
+    assert not is_neighbour(OutsideHost("b", ("192.168.1.77",)))
+    assert not is_neighbour(OutsideHost("c", ("192.168.0.77", "2001:db8:1::77")))

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from nodeagent.apiserver.storage import records
 from nodeagent.apiserver.storage.etcd import etcd_messages
-from nodeagent.apiserver.storage.etcd.arrivals import PendingDeliveries
+from nodeagent.apiserver.storage.etcd.availability import RESTORED, AvailabilityReporter
 from nodeagent.apiserver.storage.etcd.cluster_client import CALL_SECONDS, Client, EtcdFailed
 from nodeagent.apiserver.storage.etcd.compaction import Compaction
 from nodeagent.apiserver.storage.etcd.etcd_messages import Header, WatchEvent
@@ -20,9 +20,9 @@ from nodeagent.apiserver.storage.etcd.last_seen import LastSeen, LastSeenFile
 from nodeagent.apiserver.storage.etcd.layout import Layout, Unreadable
 from nodeagent.apiserver.storage.etcd.loading import load
 from nodeagent.apiserver.storage.etcd.outcomes import Outcome
+from nodeagent.apiserver.storage.etcd.pending_deliveries import PendingDeliveries
 from nodeagent.apiserver.storage.etcd.rounds import CallCoalescer
 from nodeagent.apiserver.storage.etcd.transactions import MOST_CHANGES, Transaction, deletion_row, row_of, transaction
-from nodeagent.apiserver.storage.etcd.trouble import RESTORED, AvailabilityReporter
 from nodeagent.apiserver.storage.etcd.watching import HistoryCompacted, Watching
 from nodeagent.apiserver.storage.port import Deliver, Loaded, Settled, Write
 from nodeagent.apiserver.storage.sqlite_file import write_store
@@ -148,7 +148,7 @@ class EtcdStorage:
     async def catch_up(self, now: int) -> int:  # noqa: ARG002 - etcd itself deletes expired objects
         """Waits for the writes that have begun; then checks missing permissions, and whether a full etcd has space again."""
         await asyncio.gather(*self._writes, return_exceptions=True)
-        async with self._availability.reported():
+        async with self._availability.report_failures():
             if self._client.denied:
                 await self._as_storage_error(check_rights(self._client, self._layout))
             if self.short:

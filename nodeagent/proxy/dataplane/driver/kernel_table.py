@@ -211,7 +211,7 @@ class KernelTable:
             if not spec.interval:
                 body = pack_element_list(self._name, name, pack_keys(form, keys))
                 expected = shape.expected({key: elements[key] for key in keys})
-                confirmed = self._socket.confirmed(
+                confirmed = self._socket.count_confirmed(
                     NFT_MSG_GETSETELEM, nfproto(self._family), body, shape.start, expected, exact=shape.exact
                 )
             remaining = remaining[confirmed:]

@@ -35,8 +35,8 @@ from nodeagent.wire.netlink.socket import (
     errno_of,
     is_temporary,
     offset_at_fault,
-    retried,
-    retried_at_once,
+    retry,
+    retry_briefly,
 )
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER, NLMSG_ERROR
 from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_DELSETELEM, NFT_MSG_GETGEN
@@ -89,7 +89,7 @@ def typed_errors() -> TypedErrors:
 
 def repeated(work: Callable[[], T], attempts: int = READ_ATTEMPTS) -> T:
     """Returns the result of `work`; repeats it with growing pauses while the kernel is busy, or others' changes interrupt it."""
-    return retried(work, attempts, lambda error: isinstance(error, KernelBusy))
+    return retry(work, attempts, lambda error: isinstance(error, KernelBusy))
 
 
 class Ruleset:
@@ -133,7 +133,7 @@ class Ruleset:
         with self._lock:
             generation = None if known is None else self.steps.follow(known)
             with typed_errors():
-                echoes = retried_at_once(lambda: self._commit(transaction, generation))
+                echoes = retry_briefly(lambda: self._commit(transaction, generation))
             # A transaction without effect makes no generation.
             if generation is not None and self._ask_generation() != generation:
                 self.steps.add(generation)
@@ -181,7 +181,7 @@ class Ruleset:
         """
         return self._objects(self._socket.fetch, request(kind, family, body))
 
-    def confirmed(
+    def count_confirmed(
         self, kind: int, family: int, body: bytes, start: int, expected: Iterable[tuple[bytes, bytes]], *, exact: bool
     ) -> int:
         """Returns how many of the objects that a request names, counted from the first, are answered as expected.
@@ -190,7 +190,7 @@ class Ruleset:
         Raises KernelUnclear if the kernel could not answer.
         """
         with self._lock, typed_errors():
-            return self._socket.confirmed(request(kind, family, body), start, expected, exact=exact)
+            return self._socket.count_confirmed(request(kind, family, body), start, expected, exact=exact)
 
     def get(self, kind: int, family: int, body: bytes) -> memoryview:
         """Returns the attributes of one object. Raises FileNotFoundError if it does not exist."""

@@ -12,7 +12,7 @@ from nodeagent.proxy.dataplane.kube_proxy import kube_proxy_names
 from nodeagent.proxy.dataplane.kube_proxy.leftovers import Finding, LeftoverError
 from nodeagent.wire.netlink.framing import Request, attribute_map, string, text_of
 from nodeagent.wire.netlink.netfilter import GENMSG_LENGTH, genmsg, message_type, u8, u32
-from nodeagent.wire.netlink.socket import NetlinkSocket, retried
+from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 from nodeagent.wire.netlink.uapi import ip_set as uapi
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 from nodeagent.wire.netlink.uapi.nfnetlink import NFNL_SUBSYS_IPSET
@@ -53,7 +53,7 @@ class Sets:
         """Returns the sets that exist. Raises OSError; without ipset in the kernel the finding is empty."""
         with NetlinkSocket(NETLINK_NETFILTER) as netlink:
             try:
-                present = retried(lambda: set_names(netlink.dump(list_request())))
+                present = retry(lambda: set_names(netlink.dump(list_request())))
             except OSError as error:
                 if error.errno == errno.EINVAL:  # nfnetlink knows no such subsystem: no ipset, and no module for it
                     return Finding()
@@ -64,7 +64,7 @@ class Sets:
 
 def _destroy(sets: Sequence[str]) -> None:
     with NetlinkSocket(NETLINK_NETFILTER) as netlink:
-        failed = retried(lambda: netlink.perform(destroy_request(name) for name in sets))
+        failed = retry(lambda: netlink.perform(destroy_request(name) for name in sets))
     failures = [one for one in failed if one.errno != errno.ENOENT]
     if failures:
         shown = ", ".join(f"{sets[failure.position]} ({_explain(failure.errno)})" for failure in failures)

@@ -8,7 +8,7 @@ from nodeagent.proxy.dataplane.kube_proxy import ipvs_messages as messages
 from nodeagent.proxy.dataplane.kube_proxy import kube_proxy_names
 from nodeagent.proxy.dataplane.kube_proxy.leftovers import Finding, LeftoverError
 from nodeagent.wire.netlink import rtnetlink
-from nodeagent.wire.netlink.socket import NetlinkSocket, retried
+from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 from nodeagent.wire.netlink.uapi.ip_vs import IPVS_GENL_NAME
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_GENERIC, NETLINK_ROUTE
 
@@ -52,7 +52,7 @@ class VirtualServers:
                 family = messages.family_number(netlink.ask(messages.family_request(IPVS_GENL_NAME)))
                 return tuple(messages.read_server(reply) for reply in netlink.dump(messages.servers_request(family)))
 
-        return retried(read)
+        return retry(read)
 
 
 def _interface_index() -> int | None:
@@ -69,10 +69,10 @@ def _remove(servers: Sequence[messages.VirtualServer], interface: int) -> None:
     if servers:
         with NetlinkSocket(NETLINK_GENERIC) as netlink:
             family = messages.family_number(netlink.ask(messages.family_request(IPVS_GENL_NAME)))
-            failures = retried(lambda: netlink.perform(messages.delete_request(family, server) for server in servers))
+            failures = retry(lambda: netlink.perform(messages.delete_request(family, server) for server in servers))
         _raise_failures([(servers[f.position].text, f.errno, f.detail) for f in failures if f.errno != errno.ESRCH])
     with NetlinkSocket(NETLINK_ROUTE) as netlink:
-        failures = retried(lambda: netlink.perform([rtnetlink.delete_link(interface)]))
+        failures = retry(lambda: netlink.perform([rtnetlink.delete_link(interface)]))
     _raise_failures([(kube_proxy_names.INTERFACE, f.errno, f.detail) for f in failures if f.errno != errno.ENODEV])
 
 

@@ -2,10 +2,10 @@
 
 from msgspec import Raw, Struct
 
+from nodeagent.model.addresses_in_use import AddressesInUse
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service
-from nodeagent.model.taken import AddressesInUse
 from nodeagent.model.unwatched import UnwatchedService
 
 

@@ -36,7 +36,7 @@ from nodeagent.proxy.source.client.exchange import (
     leave_unread,
     naming_what_expired,
     require_uncompressed,
-    sent_once,
+    send_once,
     shown,
     start_of_body,
     url_of,
@@ -154,7 +154,7 @@ class ApiClient:
             return await self._body(response, server)
 
     async def is_alive(self, path: str, seconds: float) -> bool:
-        """Returns whether the server in use answers within so many seconds, with any status. If it does not and there are
+        """Returns whether the server in use answers within this many seconds, with any status. If it does not and there are
         other servers, the next one is used from now on."""
         server = self._servers.current
         try:
@@ -194,7 +194,7 @@ class ApiClient:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Sends a GET whose answer continues; yields its pieces as they arrive, of any size. The caller decides how long to read.
 
-        rest_seconds: returns how long to read nothing after a piece of so many bytes: then what comes meanwhile is one piece.
+        rest_seconds: returns how long to read nothing after a piece of this many bytes: then what comes meanwhile is one piece.
         The iterator ends when the answer ends in order, and raises ServerUnreachableError if the connection breaks.
         """
         response, server = await self._open("GET", path, parameters)
@@ -363,7 +363,7 @@ class ApiClient:
                     proxy=server.proxy,
                     timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect),
                     allow_redirects=False,
-                    middlewares=() if method == "GET" else (sent_once(server),),
+                    middlewares=() if method == "GET" else (send_once(server),),
                 )
                 counted.code = str(response.status)
             self.clock.answered(response.headers.get("Date"))

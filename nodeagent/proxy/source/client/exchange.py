@@ -69,7 +69,7 @@ def naming_what_expired(credential: Credential) -> Iterator[None]:
         raise
 
 
-def sent_once(server: Server) -> aiohttp.ClientMiddlewareType:
+def send_once(server: Server) -> aiohttp.ClientMiddlewareType:
     """For writes: aiohttp would send a PUT or DELETE again when the connection breaks, and hide that it was sent before."""
 
     async def send(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from nodeagent.diagnosis.explain.service import Explanation, explain_service
 from nodeagent.diagnosis.explain.service_facts import ServiceFacts
+from nodeagent.model.addresses_in_use import AddressesInUse, addresses_in_use
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import (
     Endpoint,
@@ -17,7 +18,6 @@ from nodeagent.model.objects import (
     ServiceStatus,
 )
 from nodeagent.model.problem import Problem
-from nodeagent.model.taken import AddressesInUse, addresses_in_use
 from nodeagent.proxy.translate.context import Context
 from nodeagent.proxy.translate.translator import Translator
 from tests.harness.objects import make_endpoint, make_service, make_slice, service_port

@@ -15,9 +15,9 @@ from nodeagent.diagnosis.explain.plain_health import is_plainly_healthy
 from nodeagent.diagnosis.explain.service import explain_service
 from nodeagent.diagnosis.explain.service_facts import ServiceFacts
 from nodeagent.model.addresses import Family
+from nodeagent.model.addresses_in_use import AddressesInUse
 from nodeagent.model.objects import EndpointSlice, ServiceSpec
 from nodeagent.model.problem import Problem
-from nodeagent.model.taken import AddressesInUse
 from nodeagent.proxy.translate.context import Context
 from nodeagent.proxy.translate.services import translate_service
 from tests.harness.objects import make_endpoint, make_service, make_slice, service_port

@@ -39,33 +39,33 @@ def report(
 
 def test_an_endpoint_counts_once_however_many_frontends_lead_to_it() -> None:
     line = StatusLine("node-a")
-    shown = line.passed(report({WEB: state(WEB, Backend("10.244.0.1", 80), Backend("10.244.0.2", 80))}, 1), 0)
+    shown = line.after_pass(report({WEB: state(WEB, Backend("10.244.0.1", 80), Backend("10.244.0.2", 80))}, 1), 0)
     assert shown == "1 service, 2 endpoints on node-a (IPv4)"
 
 
 def test_endpoints_that_only_the_node_itself_uses_count_too() -> None:
     line = StatusLine("node-a")
     here, there = Backend("10.244.0.1", 80, local=True), Backend("10.244.1.1", 80)
-    assert "2 endpoints" in line.passed(report({WEB: state(WEB, here, cluster_wide=(here, there))}, 1), 0)
+    assert "2 endpoints" in line.after_pass(report({WEB: state(WEB, here, cluster_wide=(here, there))}, 1), 0)
 
 
 def test_counts_follow_the_passes() -> None:
     line = StatusLine("node-a")
     one, two = Backend("10.244.0.1", 80), Backend("10.244.0.2", 80)
-    line.passed(report({WEB: state(WEB, one, two), SHOP: state(SHOP, one)}, 2), 0)
-    assert "2 services, 2 endpoints" in line.passed(report({WEB: state(WEB, two)}, 2), 0)
-    assert "1 service, 1 endpoint " in line.passed(report({SHOP: None}, 1), 0)
-    assert "0 services, 0 endpoints" in line.passed(report({WEB: None}, 0), 0)
+    line.after_pass(report({WEB: state(WEB, one, two), SHOP: state(SHOP, one)}, 2), 0)
+    assert "2 services, 2 endpoints" in line.after_pass(report({WEB: state(WEB, two)}, 2), 0)
+    assert "1 service, 1 endpoint " in line.after_pass(report({SHOP: None}, 1), 0)
+    assert "0 services, 0 endpoints" in line.after_pass(report({WEB: None}, 0), 0)
 
 
 def test_failing_families_and_problems_are_told() -> None:
     families = {Family.IPV4: TableReport(), Family.IPV6: TableReport(error="no")}
-    shown = StatusLine("node-a").passed(report({}, 0, families), 2)
+    shown = StatusLine("node-a").after_pass(report({}, 0, families), 2)
     assert shown == "0 services, 0 endpoints on node-a (IPv4); programming IPv6 fails, retrying; 2 problems"
 
 
 def test_nothing_programmed_is_said() -> None:
-    shown = StatusLine("node-a").passed(report({}, 0, {Family.IPV4: TableReport(error="no")}), 1)
+    shown = StatusLine("node-a").after_pass(report({}, 0, {Family.IPV4: TableReport(error="no")}), 1)
     assert (
         shown == "0 services, 0 endpoints on node-a (nothing programmed); programming IPv4 fails, retrying; 1 problem"
     )
@@ -73,6 +73,6 @@ def test_nothing_programmed_is_said() -> None:
 
 def test_problems_that_come_between_passes_are_counted() -> None:
     line = StatusLine("node-a")
-    line.passed(report({WEB: state(WEB, Backend("10.244.0.1", 80))}, 1), 0)
+    line.after_pass(report({WEB: state(WEB, Backend("10.244.0.1", 80))}, 1), 0)
     assert line.counted(3) == "1 service, 1 endpoint on node-a (IPv4); 3 problems"
     assert line.counted(0) == "1 service, 1 endpoint on node-a (IPv4)"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.wire.netlink.framing import attribute, attributes, messages, nested
-from nodeagent.wire.netlink.socket import DumpInterruptedError, retried
+from nodeagent.wire.netlink.socket import DumpInterruptedError, retry
 
 ATTRIBUTES = st.lists(st.tuples(st.integers(min_value=0, max_value=0x3FFF), st.binary(max_size=40)), max_size=8)
 
@@ -82,10 +82,10 @@ def test_what_a_busy_kernel_does_not_answer_is_asked_a_few_times(
         return "complete"
 
     if succeeds:
-        assert retried(dump, attempts=3) == "complete"
+        assert retry(dump, attempts=3) == "complete"
     else:
         with pytest.raises(type(error)):
-            retried(dump, attempts=3)
+            retry(dump, attempts=3)
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), OSError(errno.ENOENT, ""), OSError(errno.EPERM, "")], ids=repr)
@@ -98,5 +98,5 @@ def test_a_refusal_for_another_reason_is_final(error: OSError) -> None:
         raise error
 
     with pytest.raises(type(error)):
-        retried(refuse)
+        retry(refuse)
     assert asked == 1

@@ -128,7 +128,7 @@ class Nonsense:
     def get(self, *_: object) -> memoryview:
         return self.said
 
-    def confirmed(self, *_: object, exact: bool) -> int:
+    def count_confirmed(self, *_: object, exact: bool) -> int:
         return 0
 
 

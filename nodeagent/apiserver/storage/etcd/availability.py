@@ -34,7 +34,7 @@ class AvailabilityReporter:
         self.reason = text
 
     @asynccontextmanager
-    async def reported(self) -> AsyncIterator[None]:
+    async def report_failures(self) -> AsyncIterator[None]:
         """Reports failures of the calls in the block, and raises them again. Raises HistoryLost if only another cluster
         answers."""
         try:

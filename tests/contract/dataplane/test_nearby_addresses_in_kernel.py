@@ -7,7 +7,7 @@ import pytest
 
 from nodeagent.model.addresses import parse_network
 from nodeagent.model.in_use import InUse, describe_overlap
-from nodeagent.proxy.dataplane.nearby_addresses import OutboundEndpoint, Surroundings, in_use_here, resolve_here
+from nodeagent.proxy.dataplane.nearby_addresses import NearbyAddresses, OutboundEndpoint, in_use_here, resolve_here
 
 PATIENCE = 60.0
 
@@ -92,7 +92,7 @@ def test_what_is_named_counts_and_names_that_take_long_come_later(node: Any) -> 
             return frozenset({"172.16.0.8"})
 
         named = [("172.16.0.9", "the API server"), ("api", "the API server")]
-        seen = Surroundings(
+        seen = NearbyAddresses(
             changed.set,
             excluding="nodeagent0",
             others=lambda: named,
@@ -133,7 +133,7 @@ def test_what_is_protected_are_own_addresses_and_all_that_the_ways_lead_to(node:
             OutboundEndpoint("10.0.0.1", 443),
             OutboundEndpoint("localhost", 3128, is_server=False),
         )
-        seen = Surroundings(lambda: None, excluding="nodeagent0", ways=ways, resolve=resolve)
+        seen = NearbyAddresses(lambda: None, excluding="nodeagent0", ways=ways, resolve=resolve)
         await seen.read()
         expected = {("172.16.0.9", 6443), ("fd00:9::9", 6443), ("10.0.0.1", 443)}
         assert seen.protected.ways == expected
@@ -157,7 +157,7 @@ def test_resolvers_are_protected_where_the_way_is_a_name(node: Any, host: str, c
             return frozenset({"172.16.0.9"})
 
         asked = [("172.16.0.53", 53)]
-        seen = Surroundings(
+        seen = NearbyAddresses(
             lambda: None,
             excluding="nodeagent0",
             ways=(OutboundEndpoint(host, 6443),),

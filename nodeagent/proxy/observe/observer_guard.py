@@ -9,7 +9,7 @@ from nodeagent.model.names import ObjectKey
 T = TypeVar("T")
 
 NAMED = 5
-"""So many of the objects on which an observer failed are named."""
+"""This many of the objects on which an observer failed are named."""
 
 logger = logging.getLogger(__name__)
 

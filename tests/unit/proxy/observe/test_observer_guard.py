@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from nodeagent.model.names import ObjectKey
-from nodeagent.proxy.observe.last_guard import ObserverGuard
+from nodeagent.proxy.observe.observer_guard import ObserverGuard
 
 KEYS = [ObjectKey("default", f"s{number}") for number in range(7)]
 

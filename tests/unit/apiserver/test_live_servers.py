@@ -13,7 +13,7 @@ from nodeagent.apiserver.addresses.service_ranges import ServiceRanges
 from nodeagent.apiserver.api_server import SystemRandomSource
 from nodeagent.apiserver.bootstrap import bootstrap
 from nodeagent.apiserver.controllers.kubernetes_service import KEY, KubernetesService
-from nodeagent.apiserver.living import MASTER_LEASES, SERVERS, AdvertisedAddress
+from nodeagent.apiserver.live_servers import MASTER_LEASES, SERVERS, AdvertisedAddress
 from nodeagent.apiserver.machinery.registry import Registry
 from nodeagent.apiserver.machinery.request_worker import Worker
 from nodeagent.apiserver.service_writes import writes_by_collection
