@@ -72,7 +72,7 @@ def read_storage(
         if servers:
             raise Failure("--etcd-servers is for --storage etcd", UNUSABLE)
         settings = EtcdSettings(servers=(), cafile=cafile, certfile=certfile, keyfile=keyfile, prefix=prefix)
-        # Kept for `migrate`, which names the servers itself.
+        # Only `migrate` uses these settings; it sets the servers itself.
         return StorageChoice(data_dir, settings if cafile or certfile else None, in_memory=storage == "memory")
     if not servers:
         raise Failure("--storage etcd needs --etcd-servers", UNUSABLE)

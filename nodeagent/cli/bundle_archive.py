@@ -30,7 +30,7 @@ def open_bundle(path: Path, node: str | None) -> Iterator[IO[bytes]]:
                 raise NotReplayable("it is the bundle of one node: leave out --node")
             yield file if single else _member(file, node)
     except OSError as error:
-        raise NotReplayable(f"it is no bundle: {error.strerror or error}") from error
+        raise NotReplayable(f"it is not a bundle: {error.strerror or error}") from error
 
 
 def _member(file: IO[bytes], node: str | None) -> IO[bytes]:
@@ -47,9 +47,9 @@ def _member(file: IO[bytes], node: str | None) -> IO[bytes]:
                 if content is not None:
                     return io.BytesIO(_bounded(content, name))
     except tarfile.TarError as error:
-        raise NotReplayable(f"it is no bundle: {error}") from error
+        raise NotReplayable(f"it is not a bundle: {error}") from error
     if not names:
-        raise NotReplayable("it is no bundle: it holds none of a node")
+        raise NotReplayable("it is not a bundle: it has no bundle of a node")
     listed = f"{', '.join(sorted(names)[:NAMED])}{', …' if len(names) > NAMED else ''}"
     if node is None:
         raise NotReplayable(f"it holds bundles of {listed}: name one with --node, before the file")

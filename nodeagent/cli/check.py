@@ -325,7 +325,7 @@ def _read_twice(ruleset: Ruleset, family: Family, found: TableReading, reader: S
     try:
         other = read_listing(reader.sets_and_maps(family, specs), specs)
         changed = ruleset.generation() != found.generation
-        if changed:  # endpoints come and go: what did not change is compared
+        if changed:  # endpoints changed meanwhile: compare only the elements that stayed the same
             later = _own_now(ruleset, family)
             own, other = unchanged(own, other, {name: later.get(name, {}) for name in specs})
         wrong = differences(own, other)

@@ -48,6 +48,6 @@ def keyboard() -> Keyboard | None:
     descriptor = sys.stdin.fileno()
     try:
         watched = os.tcgetpgrp(descriptor) == os.getpgrp()
-    except OSError:  # not the terminal of this session: no other process group reads it
+    except OSError:  # it is not the terminal of this session, so no other process group reads it
         watched = True
     return Keyboard(descriptor) if watched else None

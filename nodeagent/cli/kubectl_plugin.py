@@ -35,7 +35,7 @@ class Plugin(Commands):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[:1] and args[0] in COMMANDS and args[0] not in self.list_commands(ctx):
-            raise click.UsageError(f"{args[0]} is for the node itself: nodeagent {args[0]} there", ctx)
+            raise click.UsageError(f"{args[0]} works only on the node itself: run nodeagent {args[0]} there", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

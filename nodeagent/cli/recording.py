@@ -47,20 +47,20 @@ def read_members(bundle: Path | IO[bytes], names: Collection[str]) -> dict[str, 
         with gzip.open(bundle) as unpacked, tarfile.open(fileobj=_Bounded(unpacked), mode="r|") as archive:
             return dict(_members_in(archive, frozenset(names)))
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-        raise NotReplayable(f"it is no bundle: {error}") from error
+        raise NotReplayable(f"it is not a bundle: {error}") from error
 
 
 def decode_recording(members: Mapping[str, bytes]) -> Recording:
     """Returns the recording among the files of a bundle. Raises NotReplayable."""
     content = members.get(RECORDING)
     if content is None:
-        raise NotReplayable(f"it is no bundle: there is no {MEMBERS}/{RECORDING} in it")
+        raise NotReplayable(f"it is not a bundle: there is no {MEMBERS}/{RECORDING} in it")
     if content.count(b",") > MOST_VALUES:
         raise NotReplayable(f"{RECORDING} has more than {MOST_VALUES} values")
     try:
         return msgspec.json.decode(content, type=Recording)
     except UNREADABLE as error:
-        raise NotReplayable(f"it is of another version: {error}") from error
+        raise NotReplayable(f"another version wrote it: {error}") from error
 
 
 def _members_in(archive: tarfile.TarFile, names: frozenset[str]) -> Iterator[tuple[str, bytes]]:

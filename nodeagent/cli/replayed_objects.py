@@ -24,7 +24,7 @@ def write_manifests(members: Mapping[str, bytes], directory: Path) -> str:
         bundled = msgspec.json.decode(members.get(OBJECTS, b"[]"), type=tuple[_Bundled, ...])
         context = msgspec.json.decode(members.get(CONTEXT, b"{}"), type=Context)
     except UNREADABLE as error:
-        raise NotReplayable(f"it is of another version: {error}") from error
+        raise NotReplayable(f"another version wrote it: {error}") from error
     text = "\n---\n".join(json.dumps(one) for one in _manifests(bundled, context))
     (directory / "bundle.yaml").write_text(text)
     return context.node_name

@@ -62,7 +62,7 @@ def make_surroundings(members: Mapping[str, bytes]) -> None:
         about = msgspec.json.decode(members.get(ABOUT, b"{}"), type=_About)
         interfaces = msgspec.json.decode(members.get(INTERFACES, b"[]"), type=tuple[_Interface, ...])
     except UNREADABLE as error:
-        raise NotReplayable(f"it is of another version: {error}") from error
+        raise NotReplayable(f"another version wrote it: {error}") from error
     for name in _SYSCTLS:
         with suppress(OSError):
             (Path("/proc/sys") / name.replace(".", "/")).write_text(about.sysctls.get(name) or "1")

@@ -227,7 +227,7 @@ class Agent:
                 tasks.create_task(self._credentials.run(), name="credential watch")
             if self._saved_state is not None:
                 tasks.create_task(self._saved_state.keeper.run(), name="state keeper")
-                if self._end_predecessor is None:  # a predecessor's tables are of a later state than any file
+                if self._end_predecessor is None:  # the tables of a predecessor are newer than the saved file
                     tasks.create_task(self._saved_state.restorer.run(), name="state restorer")
             if self._end_predecessor is None:
                 ownership = self._own_tables()

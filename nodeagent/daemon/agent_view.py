@@ -164,7 +164,7 @@ class AgentView:
 
     async def world(self, only: ObjectKey | None) -> AsyncIterator[bytes]:
         """Yields pieces of bounded size; changes during this may be included or not, but each Service is of one moment."""
-        encode = msgspec.json.Encoder(enc_hook=list).encode  # list: of what is packed
+        encode = msgspec.json.Encoder(enc_hook=list).encode  # packed values are written as lists
         unwatched = None
         if only is not None and only not in self._snapshot.services:
             unwatched = await self._look_up(only)

@@ -114,7 +114,7 @@ def victim(name: str, cluster: LiveCluster, named: str) -> str:
     leader = control.etcd.leader()
     if kind.target is FaultTarget.FOLLOWER:
         if named == leader:
-            raise LabError(f"the member of {named} leads, so it is no follower")
+            raise LabError(f"the member of {named} leads, so it is not a follower")
         return named or next(host for host in control.hosts if host != leader)
     return leader
 

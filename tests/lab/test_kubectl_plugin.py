@@ -62,7 +62,7 @@ def test_what_cannot_be_is_one_line_and_2(kubectl: Kubectl) -> None:
     assert "/.kube/config: No such file or directory" in nowhere.stderr
     assert kubectl.plugin("problems", "--context", "nope").returncode == 2
     done = kubectl.plugin("cleanup")
-    assert (done.returncode, "cleanup is for the node itself" in done.stderr) == (2, True)
+    assert (done.returncode, "cleanup works only on the node itself" in done.stderr) == (2, True)
 
 
 def test_what_it_says_of_a_service_that_is_not_there(kubectl: Kubectl) -> None:

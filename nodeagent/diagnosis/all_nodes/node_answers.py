@@ -153,4 +153,4 @@ def _decoded(output: str, kind: type[Document]) -> Document:
     try:
         return msgspec.json.decode(output, type=kind)
     except UNREADABLE as error:
-        raise Unreadable(f"its answer is of another version: {error}") from error
+        raise Unreadable(f"another version wrote its answer: {error}") from error

@@ -76,7 +76,7 @@ def unusable_ports(facts: ServiceFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.BROKEN,
             f"port {port.name or port.port} is not served",
-            f"{port.port}/{port.protocol or 'TCP'} is no port: 1 to {LAST_PORT}, of {', '.join(sorted(PROTOCOLS))}",
+            f"{port.port}/{port.protocol or 'TCP'} is not a port: 1 to {LAST_PORT}, of {', '.join(sorted(PROTOCOLS))}",
             "correct that in the object",
         )
 

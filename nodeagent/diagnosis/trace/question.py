@@ -32,25 +32,25 @@ def parse_question(words: Sequence[str]) -> Question:
     """Returns the question in the words of a command line. Raises ValueError with one line."""
     parts = [part for word in words for part in word.replace("->", " -> ").split() if part not in ARROWS]
     if len(parts) != _TWO:
-        raise ValueError(f"{' '.join(words) or 'nothing'!r} is no connection: {_HOW}")
+        raise ValueError(f"{' '.join(words) or 'nothing'!r} is not a connection: {_HOW}")
     source = parse_address(parts[0].strip("[]"))
     place, _, named = parts[1].partition("/")
     host, colon, port = place.rpartition(":")
     destination = parse_address(host.strip("[]"))
     if source is None:
-        raise ValueError(f"{parts[0]!r} is no address: {_HOW}")
+        raise ValueError(f"{parts[0]!r} is not an address: {_HOW}")
     if destination is None or not colon:
-        raise ValueError(f"{parts[1]!r} is no address and port: {_HOW}")
+        raise ValueError(f"{parts[1]!r} is not an address and a port: {_HOW}")
     if ":" in host and not host.startswith("["):
         if not (port.isascii() and port.isdigit()):
-            raise ValueError(f"{parts[1]!r} is no address and port: {_HOW}")
+            raise ValueError(f"{parts[1]!r} is not an address and a port: {_HOW}")
         meant = f"[{destination}]:{port}" + (f"/{named}" if named else "")
         raise ValueError(f"{parts[1]!r} has no brackets, so where its port begins is unclear: write {meant}")
     if not (port.isascii() and port.isdigit() and 0 < int(port) <= LAST_PORT):
-        raise ValueError(f"{port!r} is no port: {_HOW}")
+        raise ValueError(f"{port!r} is not a port: {_HOW}")
     protocol = Protocol.__members__.get((named or "tcp").upper())
     if protocol is None:
-        raise ValueError(f"{named!r} is no protocol: tcp, udp or sctp")
+        raise ValueError(f"{named!r} is not a protocol: tcp, udp or sctp")
     if family_of(source) is not family_of(destination):
         raise ValueError(f"{source} and {destination} are of different families")
     return Question(source, destination, int(port), protocol)

@@ -65,7 +65,7 @@ class ServerConversation:
         try:
             answer = await self._by_stream(server, asked, payload)
             answers = True
-        finally:  # also if it is cancelled because another server was faster: a probe tells whether TCP works
+        finally:  # also if cancelled because another server was faster: a later probe finds out whether TCP works
             self._health.mark_tcp(server, loop.time(), answers=answers)
         return answer
 

@@ -199,7 +199,7 @@ def _apply(sysctl: Sysctl, root: Path) -> SysctlResult:
         found = int(path.read_text())
     except FileNotFoundError:
         if sysctl.path == _HASH_SIZE:
-            # A kernel with conntrack built in, or a sandbox, does not have this file. That costs speed at most.
+            # A kernel with conntrack built in, or a sandbox, does not have this file. Without it, lookups are only slower.
             return SysctlResult(sysctl, SysctlOutcome.UNCHANGED, None)
         return _failed(sysctl, None, f"/{sysctl.path} is missing: {_missing_part(sysctl)}")
     except (OSError, ValueError) as error:

@@ -339,7 +339,7 @@ class Engine:
         try:
             return all(table.has_other_owner() for table in self._tables)
         except (Retryable, Unusable):
-            return False  # the pass finds out
+            return False  # the pass that follows reports the error
 
     async def _translate(
         self, changes: ChangeSet, context: Context, *, everything: bool
@@ -368,7 +368,7 @@ class Engine:
             self._failures[table.family] += 1
             self._last_errors[table.family] = error
             logger.warning(
-                "programming %s failed (%d in a row): %s; what is in force stays, and it is tried again",
+                "programming %s failed (%d in a row): %s; the programmed rules stay in force, and the agent tries again",
                 table.family.value,
                 self._failures[table.family],
                 error,

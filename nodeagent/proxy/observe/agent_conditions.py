@@ -66,7 +66,7 @@ class AgentConditions:
         """Counts the looks in a row that saw another agent: during a handover there is one for a moment."""
         try:
             self._others = self._others + 1 if presence.others else 0
-        except OSError:  # no open file is left: the other agent is still there, or still not
+        except OSError:  # no file can be opened: the last count stays
             return
 
     def _of_loop(self) -> Iterator[Problem]:

@@ -30,4 +30,4 @@ class ObserverGuard:
                 self._logged.add((name, type(error)))
                 named = ", ".join(str(key) for key in sorted(about)[:NAMED]) or "no object"
                 more = f" and {len(about) - NAMED} more" if len(about) > NAMED else ""
-                logger.exception("%s failed over %s%s; said once", name, named, more)
+                logger.exception("%s failed to handle %s%s; reported once", name, named, more)

@@ -62,4 +62,4 @@ class ProblemBoard:
                     listener.problems_changed(changes)
                 except Exception:
                     about = ", ".join(sorted({problem.subject for problem in (*changes.new, *changes.solved)})[:_NAMED])
-                    logger.exception("%s failed over the problems of %s", type(listener).__name__, about)
+                    logger.exception("%s failed to handle the problems of %s", type(listener).__name__, about)

@@ -343,7 +343,7 @@ def _local_route(body: memoryview, index: int | None, ours: int) -> LocalRoute |
     return LocalRoute(unpack_address(packed), source) if packed and len(packed) * 8 == length else None
 
 
-_source_text = lru_cache(maxsize=16)(unpack_address)  # thousands of routes have the same
+_source_text = lru_cache(maxsize=16)(unpack_address)  # thousands of routes have the same source
 
 
 @reader

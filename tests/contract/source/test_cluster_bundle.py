@@ -117,7 +117,7 @@ def test_what_is_no_archive_is_said(tmp_path: Path) -> None:
     for content in (b"", b"text", bytes(range(256))):
         path = tmp_path / "x"
         path.write_bytes(content)
-        with pytest.raises(NotReplayable, match="it is no bundle"), open_bundle(path, "a"):
+        with pytest.raises(NotReplayable, match="it is not a bundle"), open_bundle(path, "a"):
             pass
 
 

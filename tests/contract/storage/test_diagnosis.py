@@ -81,7 +81,7 @@ def client(authority: Files, shown: Files | None) -> ssl.SSLContext:
 def test_without_tls() -> None:
     async def scenario() -> None:
         assert await said(speaks_http_2, None) == ""
-        assert "no etcd" in await said(is_a_web_server, None)
+        assert "not etcd" in await said(is_a_web_server, None)
         assert await said(says_nothing, None) == "it accepts connections and does not answer"
         assert "does it need https://" in await said(hangs_up, None)
         async with peer(says_nothing) as endpoint:

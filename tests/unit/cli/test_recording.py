@@ -48,7 +48,7 @@ def test_the_recording_is_found_wherever_it_is(tmp_path: Path) -> None:
     ("members", "said"),
     [
         ({"about": b"{}"}, "no nodeagent-bundle/recording.json"),
-        ({"recording": b"{}"}, "of another version"),
+        ({"recording": b"{}"}, "another version wrote it"),
         ({"recording": b" " * 65 * 2**20 + GOOD}, "more than 64 MiB"),
         ({"recording": b"[" + b'"ab",' * 4_000_001 + b"0]"}, "more than 4000000 values"),
     ],
@@ -67,7 +67,7 @@ def test_what_is_refused(tmp_path: Path, members: dict[str, bytes], said: str) -
 def test_what_is_no_archive(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "report.tar.gz"
     path.write_bytes(content)
-    with pytest.raises(NotReplayable, match="no bundle"):
+    with pytest.raises(NotReplayable, match="not a bundle"):
         read_bundle(path)
 
 

@@ -112,5 +112,5 @@ def _time(fields: Mapping[int, int | bytes], *, micro: bool) -> str | None:
     if not (_YEAR_1 <= seconds < _YEAR_10000 and 0 <= nanos < _NANOSECONDS):
         raise NotProtobuf("time out of range")
     moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=nanos // 1000, tzinfo=None)
-    # strftime does not fill up a year of fewer than four digits.
+    # strftime does not pad a year to four digits.
     return f"{moment.isoformat(timespec='microseconds' if micro else 'seconds')}Z"

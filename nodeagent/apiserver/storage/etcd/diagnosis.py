@@ -73,7 +73,7 @@ async def _probe(
         return "it closes connections: does it need https://?" if context is None else await _refusal(certificate, "")
     if len(received) > 3 and received[3] == _SETTINGS:  # noqa: PLR2004 - the type of a frame (RFC 9113, 4.1)
         return ""
-    return "it does not speak HTTP/2: it is no etcd"
+    return "it does not speak HTTP/2: it is not etcd"
 
 
 def _mistrust(error: ssl.SSLCertVerificationError) -> str:

@@ -176,7 +176,7 @@ class EtcdStorage:
         except records.StorageFailed as failed:
             outcome = failed
         except Exception as error:
-            logger.exception("write broke changes=%d", len(write.changes))
+            logger.exception("write failed unexpectedly changes=%d", len(write.changes))
             outcome = records.StorageFailed(f"{type(error).__name__}: {error}")
         except asyncio.CancelledError:
             # Its caller must not wait forever.

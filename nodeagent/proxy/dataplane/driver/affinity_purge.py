@@ -126,7 +126,7 @@ class AffinityPurge:
             for learned in KernelTable(reader, self._family, self._specs).learned_endpoints():
                 stale |= stale_entries(learned, self._valid)
                 if len(stale) >= enough:
-                    reader.close()  # or the rest of the dump would be read for nothing
+                    reader.close()  # otherwise the useless rest of the dump would still be read
                     return stale, False
                 met.update(learned)
                 count += len(learned)

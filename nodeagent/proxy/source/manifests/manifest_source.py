@@ -134,7 +134,7 @@ class ManifestSource:
                     async for _ in changes:
                         yield
             except* (OSError, RuntimeError) as failed:
-                # RuntimeError: what watchfiles has no OSError for, and that no thread can be started to watch in.
+                # watchfiles raises RuntimeError for some errors of the system, and if it cannot start its thread.
                 logger.warning("manifest watch failed, polling directory=%s error=%s", self._root, failed.exceptions[0])
         while True:
             await asyncio.sleep(self._poll_seconds)

@@ -49,7 +49,7 @@ class _Batch(Struct, frozen=True):
 
 def encode(origin: StateOrigin, saved: datetime, objects: Iterable[Sequence[SavedObject]]) -> bytes:
     """Returns the file's content. objects: those of one kind in each sequence."""
-    encoder = msgspec.json.Encoder(enc_hook=list)  # list: of what is packed
+    encoder = msgspec.json.Encoder(enc_hook=list)  # packed values are written as lists
     packing = zlib.compressobj(level=1)
     pieces = [packing.compress(encoder.encode(Head(origin, saved, _schema())) + b"\n")]
     for batch in _batches(objects):

@@ -20,7 +20,7 @@ NLM_F_REPLACE = 0x100
 NLM_F_EXCL = 0x200
 NLM_F_CREATE = 0x400
 NLM_F_APPEND = 0x800
-# Of acknowledgements.
+# A flag of acknowledgements.
 NLM_F_ACK_TLVS = 0x200
 
 NLA_F_NESTED = 0x8000

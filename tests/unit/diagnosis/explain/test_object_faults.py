@@ -199,8 +199,8 @@ OTHERS = replace(web(), metadata=replace(web().metadata, labels={"service.kubern
                 "198.51.100.9:8080 is an external",
             ),
         ),
-        (explained(with_ports(ServicePort(80, "http", "tcp")), HERE), ("port http is not served", "80/tcp is no port")),
-        (explained(with_ports(ServicePort(99999, "http")), HERE), ("port http is not served", "99999/TCP is no port")),
+        (explained(with_ports(ServicePort(80, "http", "tcp")), HERE), ("port http is not served", "80/tcp is not a port")),
+        (explained(with_ports(ServicePort(99999, "http")), HERE), ("port http is not served", "99999/TCP is not a port")),
         (explained(with_ports(), HERE), ("broken: it serves nothing", "the Service has no ports")),
         (explained(web(), HERE, kind="FQDN"), ("has no endpoints", "its endpoints are names (addressType FQDN)")),
         (

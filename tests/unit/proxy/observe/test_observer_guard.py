@@ -1,4 +1,4 @@
-"""An observer that fails is reported once, by the names of the objects it failed over."""
+"""An observer that fails is reported once, by the names of the objects that it failed to handle."""
 
 import logging
 
@@ -24,7 +24,7 @@ def test_a_failing_observer_is_told_once_and_the_others_hear(caplog: pytest.LogC
     (reported,) = caplog.records
     assert reported.levelno == logging.ERROR
     assert (
-        "fails failed over default/s0, default/s1, default/s2, default/s3, default/s4 and 2 more"
+        "fails failed to handle default/s0, default/s1, default/s2, default/s3, default/s4 and 2 more"
         in reported.getMessage()
     )
     assert reported.exc_info is not None

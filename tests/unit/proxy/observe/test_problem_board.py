@@ -58,4 +58,4 @@ def test_a_listener_that_fails_is_told_with_the_objects_and_the_others_hear(capl
     board = ProblemBoard([Fails(), heard])
     board.replace("one", [A])
     assert heard.changes == [((A,), ())]
-    assert [record.getMessage() for record in caplog.records] == ["Fails failed over the problems of Service a/a"]
+    assert [record.getMessage() for record in caplog.records] == ["Fails failed to handle the problems of Service a/a"]
