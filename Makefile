@@ -197,7 +197,7 @@ etcd-at-length: setup $(VENV)/.installed $(TEST_TOOLS)
 
 # 500 random nodes with rules of others and real connections, each as a trace had said (half an hour on two cores).
 worlds: setup $(VENV)/.installed
-	EFFORT=100 $(BIN)/pytest $(PARALLEL) tests/netns/trace/test_foretells.py
+	EFFORT=100 $(BIN)/pytest $(PARALLEL) tests/netns/trace/test_predictions.py
 
 attack: setup $(VENV)/.installed
 	$(BIN)/pytest -s -o timeout=1200 -o faulthandler_timeout=1300 tests/attack

@@ -311,7 +311,7 @@ def _split_at_commas(value: object) -> object:
     return [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
 
 
-def _empty_is_none(value: object) -> object:
+def _none_if_empty(value: object) -> object:
     return None if value == "" else value
 
 
@@ -349,11 +349,11 @@ Families = Annotated[AnyFamilies, PlainValidator(_families)]
 NodeName = Annotated[str, PlainValidator(_node_name)]
 AddressOverride = Annotated[str | None, PlainValidator(_address_override)]
 Interface = Annotated[str, Strict(), Field(min_length=1), AfterValidator(_interface_name)]
-AnyInterface = Annotated[Interface | None, BeforeValidator(_empty_is_none)]
+AnyInterface = Annotated[Interface | None, BeforeValidator(_none_if_empty)]
 AnyInterfacePrefix = Annotated[
-    Annotated[str, Strict(), AfterValidator(_interface_name_prefix)] | None, BeforeValidator(_empty_is_none)
+    Annotated[str, Strict(), AfterValidator(_interface_name_prefix)] | None, BeforeValidator(_none_if_empty)
 ]
-AnyText = Annotated[Annotated[str, Strict()] | None, BeforeValidator(_empty_is_none)]
+AnyText = Annotated[Annotated[str, Strict()] | None, BeforeValidator(_none_if_empty)]
 Url = Annotated[str, Strict(), AfterValidator(_url)]
 Urls = Annotated[tuple[Url, ...], BeforeValidator(_split_at_commas), AfterValidator(_distinct)]
 AnyPath = Annotated[Path | None, PlainValidator(_path)]

@@ -160,7 +160,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
         pytest.param("?watch=1&resourceVersion=1&includeObject=Object", TABLE, UNREAD_MADE_MB, id="a watch of a table"),
     ],
 )
-def test_what_nobody_reads_is_not_kept(tmp_path: Path, query: str, accept: str, most: float) -> None:
+def test_output_that_a_client_does_not_read_is_not_kept(tmp_path: Path, query: str, accept: str, most: float) -> None:
     """What a reader can do: ask for everything, again and again, and read nothing."""
     with large_objects(tmp_path) as server:
         taken = unread(server, query, accept)

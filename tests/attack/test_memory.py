@@ -47,7 +47,7 @@ def test_a_deleted_object_takes_no_memory(tmp_path: Path) -> None:
     assert kept < KEPT_BYTES
 
 
-def test_what_is_kept_is_seen(tmp_path: Path) -> None:
+def test_the_measurement_sees_kept_memory(tmp_path: Path) -> None:
     """The history of a day keeps the last state of each object."""
     kept = kept_of_an_object(tmp_path, 24 * 3600, forgets=False)
     print(f"{kept:+.1f} bytes of each object")

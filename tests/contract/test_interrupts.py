@@ -69,7 +69,7 @@ def waiting(seconds: float) -> Iterator[Wait]:
         pytest.param(LATEST_SECONDS * 1.5, nullcontext, True, id="as it is"),
     ],
 )
-def test_it_is_heard_while_the_wait_goes_on(
+def test_an_interrupt_is_received_during_the_wait(
     seconds: float, context: Callable[[], AbstractContextManager[None]], late: bool
 ) -> None:
     with waiting(seconds) as wait:

@@ -221,7 +221,7 @@ def test_a_head_that_is_large_but_ends_is_answered(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", LISTENERS)
-def test_what_is_not_http_is_told_no_versions(name: str, tmp_path: Path) -> None:
+def test_bytes_other_than_http_get_no_version(name: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with LISTENERS[name](tmp_path) as port:
             reader, writer = await connected(port, tls=name == "API server")

@@ -65,7 +65,7 @@ def services(shaken: ApiCluster, shaken_tenant: Tenant) -> dict[str, tuple[str, 
 
 
 @pytest.mark.parametrize("forgotten", [pytest.param(True, id="history gone"), pytest.param(False, id="history kept")])
-def test_what_was_changed_out_of_sight_is_made_up_for(
+def test_changes_during_an_outage_are_caught_up(
     shaken: ApiCluster, shaken_tenant: Tenant, services: dict[str, tuple[str, ...]], forgotten: bool
 ) -> None:
     """The server works for a while at an address of its host that nobody else sees."""

@@ -77,7 +77,7 @@ def test_the_agent_is_killed_and_restarts(shaken: ApiCluster, web: tuple[str, ..
             shaken.agent.wait_for_line(NOTHING_WRITTEN, after=printed)
 
 
-def test_what_changed_while_the_agent_was_dead_is_made_up_for(
+def test_changes_while_the_agent_was_dead_are_caught_up(
     shaken: ApiCluster, shaken_tenant: Tenant, web: tuple[str, ...]
 ) -> None:
     shaken_tenant.expose("gone")

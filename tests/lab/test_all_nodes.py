@@ -59,7 +59,7 @@ def test_a_frozen_agent_is_not_healthy(shared: Any) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
-def test_what_is_of_one_node_is_refused(shared: Any) -> None:
+def test_options_of_a_single_node_are_refused(shared: Any) -> None:
     done = shared.outside("explain", "--all-nodes", "--manifests", "x")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("nodeagent: --manifests concerns only this node")

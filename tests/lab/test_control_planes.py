@@ -104,7 +104,7 @@ def test_control_planes_that_cannot_be_are_one_line(bench: Any, arguments: list[
     assert list(bench.base.iterdir()) == []
 
 
-def test_an_etcd_that_does_not_start_is_told_and_leaves_nothing(bench: Any) -> None:
+def test_an_etcd_that_does_not_start_is_reported_and_leaves_nothing(bench: Any) -> None:
     outcome = bench.run("up", "--control-planes", "3", "--nodes", "1", "--etcd", "/bin/false")
 
     assert (outcome.status, outcome.errors.count("\n")) == (1, 1)

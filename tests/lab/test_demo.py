@@ -109,7 +109,7 @@ def test_without_kubectl_the_demo_says_so_and_uses_the_api(short_path: Path) -> 
     assert demo.leftovers() == []
 
 
-def test_an_agent_that_does_not_start_is_shown_with_its_words(short_path: Path) -> None:
+def test_an_agent_that_does_not_start_is_shown_with_its_message(short_path: Path) -> None:
     demo = Running(short_path, "--agent-option=--no-such")
     demo.read_until("network namespaces")
     _, errors = demo.finish()

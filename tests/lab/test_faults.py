@@ -239,7 +239,9 @@ def test_flushed_plain_tables_are_reported_as_they_are(bench: Any) -> None:
         pytest.param(["load", "--for", "-1"], 2, "--for -1 is not above 0", id="negative end"),
     ],
 )
-def test_what_cannot_be_broken_is_one_line(shared: Any, arguments: list[str], status: int, words: str) -> None:
+def test_a_fault_that_cannot_be_injected_is_one_line(
+    shared: Any, arguments: list[str], status: int, words: str
+) -> None:
     outcome = shared.run(*arguments)
 
     assert outcome.status == status

@@ -50,7 +50,7 @@ def test_the_first_line_says_that_all_is_well(shared: Any, command: tuple[str, .
     assert printed.startswith(says), printed
 
 
-def test_what_the_lab_has_would_change_nothing(shared: Any, tmp_path: Path) -> None:
+def test_applying_the_labs_own_objects_would_change_nothing(shared: Any, tmp_path: Path) -> None:
     """`plan`, of its objects as manifests. The control: without them it would change something."""
     kubectl = [str(KUBECTL), "--kubeconfig", shared.do("kubeconfig").strip()]
     wanted = "services,endpointslices,nodes,servicecidrs"

@@ -56,7 +56,7 @@ def test_the_commands_ask_all_nodes(kubectl: Kubectl) -> None:
     assert kubectl.plugin("trace", "pod/echo-1-1", "svc/echo:tcp").stdout.startswith("arrives: ")
 
 
-def test_what_cannot_be_is_one_line_and_2(kubectl: Kubectl) -> None:
+def test_an_impossible_request_is_one_line_and_exit_code_2(kubectl: Kubectl) -> None:
     nowhere = kubectl.run("nodeagent", "check")
     assert (nowhere.returncode, nowhere.stderr.count("\n")) == (2, 1)
     assert "/.kube/config: No such file or directory" in nowhere.stderr
@@ -65,7 +65,7 @@ def test_what_cannot_be_is_one_line_and_2(kubectl: Kubectl) -> None:
     assert (done.returncode, "cleanup works only on the node itself" in done.stderr) == (2, True)
 
 
-def test_what_it_says_of_a_service_that_is_not_there(kubectl: Kubectl) -> None:
+def test_a_missing_service_is_named(kubectl: Kubectl) -> None:
     """The control: it is not healthy for everything."""
     done = kubectl.plugin("explain", "nobody")
     assert (done.returncode, done.stdout.startswith("broken: default/nobody: ")) == (1, True)

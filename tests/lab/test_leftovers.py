@@ -130,7 +130,7 @@ def test_only_processes_inside_are_ended() -> None:
         end_processes_in(["default"])
 
 
-def test_a_lab_belongs_to_whoever_has_the_lock_and_to_nobody_once_that_one_is_dead(tmp_path: Path) -> None:
+def test_a_lab_belongs_to_the_process_with_the_lock_until_it_dies(tmp_path: Path) -> None:
     directory = LabDirectory(tmp_path, "lab")
     assert directory.holder() is None
     program = (
@@ -157,7 +157,7 @@ def test_a_lab_belongs_to_whoever_has_the_lock_and_to_nobody_once_that_one_is_de
     assert directory.sweep() == []
 
 
-def test_a_lock_on_a_file_that_was_removed_is_none(tmp_path: Path) -> None:
+def test_a_lock_on_a_removed_file_does_not_count(tmp_path: Path) -> None:
     directory = LabDirectory(tmp_path, "lab")
     directory.hold()
     descriptor = os.open(directory.path / "lock", os.O_RDWR)

@@ -63,7 +63,7 @@ def test_a_lab_follows_it_with_its_credentials_and_cleans_up(bench: Any, kubecon
     api.close()
 
 
-def test_what_is_there_and_not_of_the_lab_is_left_alone(bench: Any, kubeconfig: Path) -> None:
+def test_objects_that_are_not_of_the_lab_are_left_alone(bench: Any, kubeconfig: Path) -> None:
     access = Access.read(kubeconfig)
     api = Api(access)
     api.call("POST", "/api/v1/nodes", {"metadata": {"name": "node-1", "labels": {"of": "others"}}})

@@ -80,7 +80,7 @@ def test_a_pod_finds_services_by_name_with_the_resolv_conf_that_kubernetes_write
     assert shared.do("exec", "node-1", "--", "cat", "/etc/resolv.conf") == machine
 
 
-def test_a_lab_without_names_leaves_pods_the_machines_resolvers_and_without_a_page_has_none(bench: Any) -> None:
+def test_a_lab_without_names_and_page_uses_the_machines_resolvers(bench: Any) -> None:
     printed = bench.do("up", "--nodes", "1", "--pods", "1", "--no-dns", "--no-page")
     assert "http" not in printed + bench.do("status")
     assert bench.do("exec", "caller-1", "--", "cat", "/etc/resolv.conf") == Path("/etc/resolv.conf").read_text()
@@ -125,7 +125,7 @@ def test_labs_live_side_by_side(shared: Any) -> None:
         pytest.param(["kubeconfig"], 1, "there is no lab lab", id="kubeconfig without a lab"),
     ],
 )
-def test_what_cannot_be_is_one_line(bench: Any, arguments: list[str], status: int, words: str) -> None:
+def test_an_impossible_lab_is_one_line(bench: Any, arguments: list[str], status: int, words: str) -> None:
     outcome = bench.run(*arguments)
 
     assert outcome.status == status
@@ -173,7 +173,7 @@ def test_help_needs_no_root_but_a_lab_does(arguments: list[str]) -> None:
     assert refused.stderr == "nodeagent: a lab is made of network namespaces: run it as root\n"
 
 
-def test_an_agent_that_does_not_start_is_told_with_its_words(bench: Any) -> None:
+def test_an_agent_that_does_not_start_is_reported_with_its_message(bench: Any) -> None:
     outcome = bench.run("up", "--nodes", "1", "--pods", "1", "--agent-option=--no-such")
 
     assert outcome.status == 1

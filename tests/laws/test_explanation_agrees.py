@@ -64,7 +64,7 @@ def shares_an_address(service: Service, context: Context) -> bool:
 
 @given(cluster=clusters())
 @settings(max_examples=examples(60), deadline=None)
-def test_what_is_told_as_used_is_what_is_used(cluster: Cluster) -> None:
+def test_endpoints_reported_as_used_are_used(cluster: Cluster) -> None:
     context = node_context(cluster.node, TranslationOptions(node_name=HERE, external_ips_enabled=cluster.external_ips))
     for key, service in cluster.services.items():
         slices = cluster.slices_of(key)
@@ -81,7 +81,7 @@ def test_what_is_told_as_used_is_what_is_used(cluster: Cluster) -> None:
 
 @given(cluster=clusters())
 @settings(max_examples=examples(40), deadline=None)
-def test_every_endpoint_is_told_of_and_its_reason_holds(cluster: Cluster) -> None:
+def test_every_endpoint_is_listed_with_a_true_reason(cluster: Cluster) -> None:
     context = node_context(cluster.node, TranslationOptions(node_name=HERE))
     for key, service in cluster.services.items():
         slices = cluster.slices_of(key)

@@ -313,7 +313,7 @@ def replayed(transaction: Transaction, programmed: TableImage) -> TableImage:
 @FAMILIES
 @usual
 @given(sequence=sequences)
-def test_what_is_written_reads_back_as_what_was_wanted(family: Family, sequence: list[Any]) -> None:
+def test_written_elements_read_back_as_wanted(family: Family, sequence: list[Any]) -> None:
     cluster, table = Cluster(), Table(family)
     kernel = empty_image(DATA_SETS)
     for step in sequence:

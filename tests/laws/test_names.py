@@ -388,7 +388,7 @@ def test_a_pods_label_is_an_address_or_no_name(label: str) -> None:
     assert data(message.answer) == ([str(address)] if address is not None and address.version == 6 else [])
 
 
-def test_what_is_asked_upstream_without_one_is_refused() -> None:
+def test_a_query_for_upstream_is_refused_without_upstream() -> None:
     front = front_of([])
     waiting = front.reply(dns.message.make_query("www.example.com.", "A").to_wire(), tcp=False)
     assert isinstance(waiting, Waiting)

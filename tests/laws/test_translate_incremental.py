@@ -145,7 +145,7 @@ def test_no_place_has_two_frontends_and_no_cluster_ip_another_service(data: st.D
 
 
 @given(st.data())
-def test_whoever_lacks_a_frontend_is_told_and_somebody_has_it(data: st.DataObject) -> None:
+def test_a_service_without_its_frontend_is_reported_and_another_has_it(data: st.DataObject) -> None:
     world = World()
     for key in KEYS:
         world.services[key] = data.draw(services(key))

@@ -88,7 +88,7 @@ def test_every_cluster_ip_answers_ping(cluster: Cluster, agent: AgentProcess, cl
 @FAMILIES
 @pytest.mark.parametrize("client", ["caller", "outside"])
 @pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP], ids=lambda protocol: protocol.name)
-def test_what_a_cluster_ip_does_not_serve_is_refused(
+def test_a_port_that_a_cluster_ip_does_not_serve_is_refused(
     cluster: Cluster, agent: AgentProcess, client: str, protocol: Protocol, family: Family
 ) -> None:
     for number in (1, SERVICES):

@@ -77,7 +77,7 @@ def refused_at_once(served: Cluster, client: str, address: str, port: int, proto
         pytest.param(SERVED, DAEMON_PORT, id="undefined port on which a daemon of the node listens"),
     ],
 )
-def test_what_nobody_serves_is_refused_at_once(
+def test_services_and_ports_without_endpoints_refuse_at_once(
     served: Cluster, addresses: tuple[str, str], port: int, client: str, family: Family, protocol: Protocol
 ) -> None:
     refused_at_once(served, client, of_family(family, addresses), port, protocol)
@@ -114,7 +114,7 @@ def test_many_refusals_in_a_row_are_as_fast(served: Cluster, client: str, family
         pytest.param(NOBODYS, id="unallocated"),
     ],
 )
-def test_what_must_wait_is_dropped(
+def test_connections_that_must_wait_are_dropped(
     served: Cluster, addresses: tuple[str, str], client: str, family: Family, protocol: Protocol
 ) -> None:
     answer = served.world[client].ask(of_family(family, addresses), 80, protocol, timeout=PATIENCE).only

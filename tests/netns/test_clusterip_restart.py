@@ -82,7 +82,7 @@ def test_a_change_of_options_loses_nothing(served: Cluster, flags: tuple[str, ..
 
 
 @OWNERSHIPS
-def test_what_changed_while_nobody_looked_is_made_up_for(served: Cluster, flags: tuple[str, ...]) -> None:
+def test_changes_while_no_agent_ran_are_caught_up(served: Cluster, flags: tuple[str, ...]) -> None:
     agent = served.start_agent(*flags)
     gone = served.expose("gone", *cluster_ips(2), pods=["web-0"])
     caller = served.world["caller"]

@@ -64,7 +64,7 @@ def total(scraper: Scraper) -> int:
     return int(scraper.value(NAME, service="shop") or 0)
 
 
-def test_another_number_of_endpoints_makes_the_element_anew_and_keeps_its_count(
+def test_another_number_of_endpoints_rebuilds_the_element_and_keeps_its_count(
     cluster: Cluster, scraper: Scraper
 ) -> None:
     before = total(scraper) + connect(cluster)
@@ -111,7 +111,7 @@ def test_a_new_table_in_place_of_the_old_one_goes_on_counting(
     assert total(scraper) == before
 
 
-def test_a_service_that_is_made_anew_begins_with_nothing(cluster: Cluster, scraper: Scraper) -> None:
+def test_a_recreated_service_counts_from_zero(cluster: Cluster, scraper: Scraper) -> None:
     other = cluster.expose("other", *cluster_ips(7), pods=PODS[:1])
     scraper.wait_for(NAME, lambda value: value == 0, service="other")
     assert not cluster.world["caller"].ask(cluster_ips(7)[0], 80, count=4).failures

@@ -79,7 +79,7 @@ def total(scraper: Scraper) -> int:
     return int(scraper.value(FRONTENDS, service="shop") or 0)
 
 
-def test_what_endpoints_counted_is_what_the_service_did(cluster: Cluster, scraper: Scraper) -> None:
+def test_endpoint_counters_add_up_to_those_of_the_service(cluster: Cluster, scraper: Scraper) -> None:
     connect(cluster)
     found = picked(scraper)
     assert len(found) == 6

@@ -246,7 +246,7 @@ def story(build_world: Callable[..., World], tmp_path: Path) -> Iterator[Story]:
     cluster.world.run(NODE, [*AGENT, "cleanup"])
 
 
-def test_what_is_stale_or_goes_back_is_seen() -> None:
+def test_stale_answers_and_answers_that_go_back_are_found() -> None:
     history = History(
         sent={state: SentState(time.monotonic() - 2, time.monotonic() - 1, 0.0, judged=True) for state in (3, 4)}
     )

@@ -101,7 +101,7 @@ def test_a_change_of_endpoints_is_counted_and_leaves_nothing_waiting(cluster: Cl
     scraper.wait_for("kubeproxy_sync_partial_proxy_rules_duration_seconds_count", lambda value: value > 0)
 
 
-def test_what_kube_proxy_tells_beside_its_metrics(scraper: Scraper) -> None:
+def test_the_other_pages_of_kube_proxy_are_answered(scraper: Scraper) -> None:
     assert scraper.get("/proxyMode") == "nftables"
     assert scraper.get("/readyz") == "ok\n"
     assert '"tableOwnership": "plain"' in scraper.get("/configz")

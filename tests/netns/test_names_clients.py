@@ -91,7 +91,7 @@ def looked_up(cluster: Cluster, program: Path, *names: str) -> dict[str, set[str
     return {line[0]: set() if line[1] == "error" else set(line[1:]) for line in lines}
 
 
-def test_getaddrinfo_finds_what_there_is(named: Cluster, lookup: Path) -> None:
+def test_getaddrinfo_finds_existing_names(named: Cluster, lookup: Path) -> None:
     assert looked_up(named, lookup, *NAMES) == NAMES
 
 
@@ -146,6 +146,6 @@ def at_the_same_time(name: str, kinds: tuple[str, ...]) -> list[dns.message.Mess
         return [dns.message.from_wire(sock.recv(4096)) for sock in sockets]
 
 
-def test_a_resolver_that_asks_as_gos_does_finds_what_there_is(named: Cluster) -> None:
+def test_a_resolver_like_that_of_go_finds_existing_names(named: Cluster) -> None:
     found = inside(named.world.namespace(CLIENT), lambda: {name: go_lookup(name) for name in NAMES})
     assert found == NAMES

@@ -44,7 +44,7 @@ def agent(cluster: Cluster) -> AgentProcess:
 
 
 @FAMILIES
-def test_a_connected_socket_is_told_the_width_of_the_way(cluster: Cluster, agent: AgentProcess, family: Family) -> None:
+def test_a_connected_socket_learns_the_mtu_of_the_path(cluster: Cluster, agent: AgentProcess, family: Family) -> None:
     def learned() -> int:
         with socket.socket(family.socket_family, socket.SOCK_DGRAM) as sender:
             sender.connect((of_family(family, FOR_DATAGRAMS), 80))

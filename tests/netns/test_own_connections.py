@@ -178,7 +178,7 @@ def test_a_program_that_chooses_no_source_gets_the_nodes_address(
 @FAMILIES
 @PLACES
 @pytest.mark.parametrize("server", ["web-0"])
-def test_a_program_that_chose_an_address_of_the_node_keeps_it_where_pods_cannot_be_told(
+def test_a_program_that_chose_an_address_of_the_node_keeps_it_where_pods_are_unknown(
     cluster: Cluster, service: Service, place: Place, family: Family
 ) -> None:
     node, own = cluster.world[NODE], of_family(family, SECOND)

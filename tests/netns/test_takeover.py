@@ -243,7 +243,7 @@ def test_without_capability_the_command_says_so(world: World) -> None:
 
 
 @pytest.mark.parametrize("mode", ["iptables-nft", "iptables-legacy"])
-def test_what_the_kubelet_made_stays(world: World, tmp_path: Path, mode: str) -> None:
+def test_chains_of_the_kubelet_stay(world: World, tmp_path: Path, mode: str) -> None:
     cluster = Cluster(world, tmp_path)
     install(world, mode)
 

@@ -84,7 +84,7 @@ with World(fork_server=launcher.fork_server, launcher=launcher) as world:
 """
 
 
-def test_an_agent_ends_with_whoever_started_it(network_namespaces: None) -> None:
+def test_an_agent_ends_with_the_process_that_started_it(network_namespaces: None) -> None:
     done = subprocess.run([sys.executable, "-c", CREATOR], capture_output=True, text=True, check=False, cwd=ROOT)
     agent = int(done.stdout)
     deadline = time.monotonic() + 90

@@ -96,7 +96,7 @@ def test_a_lost_first_packet_is_seen_by_what_the_client_resends(obstructed: Worl
         obstructed["caller"].ask(obstructed["far-0"].address(), 1001)
 
 
-def test_unreachable_and_forbidden_are_told_apart(obstructed: World) -> None:
+def test_unreachable_and_forbidden_are_distinguished(obstructed: World) -> None:
     target = obstructed["far-0"].address()
     assert obstructed["caller"].ask(target, 1003).only.failure is Failure.UNREACHABLE
     assert obstructed["node-a"].ask(target, 1004, Protocol.UDP).only.failure is Failure.DENIED

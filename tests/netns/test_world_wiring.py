@@ -73,7 +73,7 @@ def test_pods_and_clients_may_have_any_addresses(build_world: Callable[[Topology
     assert world["client"].ask("1.2.3.4", 81).only.local == "1.2.3.4"
 
 
-def test_what_a_node_attracts_does_not_circle_between_it_and_the_underlay(shared_world: World) -> None:
+def test_attracted_packets_do_not_circle_between_node_and_underlay(shared_world: World) -> None:
     with Sniffing(shared_world["node-a"], "eth0") as sniffing:
         answer = shared_world["caller"].ask("10.96.0.99", 80).only
         seen = [packet for packet in sniffing.stop() if packet.destination == "10.96.0.99"]
@@ -183,11 +183,11 @@ def test_building_and_removing_a_standard_world_is_quick() -> None:
         ),
     ],
 )
-def test_what_cannot_be_built_is_said_before_anything_is_made(topology: Topology, complaint: str) -> None:
+def test_an_impossible_topology_is_refused_before_anything_is_made(topology: Topology, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         World(topology)
 
 
-def test_a_failing_command_is_reported_with_its_words(shared_world: World) -> None:
+def test_a_failing_command_is_reported_with_its_message(shared_world: World) -> None:
     with pytest.raises(LabError, match="ip link del nothing in node-a ended with 1: Cannot find device"):
         shared_world.run("node-a", ["ip", "link", "del", "nothing"])

@@ -108,7 +108,7 @@ def test_values_that_cannot_be_meant_are_refused(values: Document, said: str) ->
         of_chart(values)
 
 
-def test_what_is_configured_is_in_the_file_and_in_its_name() -> None:
+def test_the_configuration_is_in_the_file_and_its_hash_in_the_name() -> None:
     def config_map(**configuration: Any) -> Document:
         documents = of_chart({"server": SERVER, "configuration": configuration})
         (found,) = (one for one in documents if one["kind"] == "ConfigMap")

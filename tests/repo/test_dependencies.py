@@ -87,11 +87,11 @@ def held_against(paths: Iterable[Path], known: set[str]) -> tuple[set[str], set[
     return undeclared, set[str]().union(*(providers.get(root, set()) for root in roots)) & known
 
 
-def test_what_the_package_imports_is_declared_and_no_more() -> None:
+def test_the_package_declares_exactly_what_it_imports() -> None:
     assert held_against(SOURCES["runtime"], RUNTIME) == (set(), RUNTIME)
 
 
-def test_what_the_tests_import_is_declared_and_no_more() -> None:
+def test_the_tests_declare_exactly_what_they_import() -> None:
     undeclared, used = held_against(SOURCES["dev"], RUNTIME | DEV)
     assert not undeclared
     assert used & DEV == DEV - RUN_NOT_IMPORTED.keys()

@@ -110,7 +110,7 @@ def test_imports_point_down_only() -> None:
     assert [found for path in modules() for found in against_the_layers(path)] == []
 
 
-def test_what_points_up_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_that_points_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ALLOWED, "proxy", frozenset({"wire", "runtime"}))
     monkeypatch.setitem(FENCED, "yaml", ("wire/yaml/",))
 
@@ -244,7 +244,7 @@ def asks_by_name(source: Iterable[ast.AST]) -> list[int]:
     return found
 
 
-def test_what_all_kinds_share_asks_for_none_by_name() -> None:
+def test_shared_code_of_the_api_server_names_no_kind() -> None:
     rooms_of_all = [PACKAGE / "kinds" / "description"]
     rooms_of_all += [PACKAGE / "apiserver" / room for room in ("machinery", "api", "storage", "addresses")]
     found = [
@@ -273,7 +273,7 @@ def test_no_folder_imports_itself_by_way_of_others() -> None:
     assert {package: found for package in packages if (found := circles(within(package, graph)))} == {}
 
 
-def test_a_circle_of_folders_is_seen_where_modules_have_none() -> None:
+def test_a_circle_of_folders_is_found_where_modules_have_no_circle() -> None:
     graph = {"p.a.one": {"p.b.two"}, "p.b.two": set[str](), "p.b.three": {"p.a.four"}, "p.a.four": set[str]()}
     assert circles(graph) == []
     assert circles(within("p", graph)) == [["a", "b", "a"]]

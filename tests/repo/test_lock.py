@@ -32,7 +32,7 @@ def locked(name: str) -> dict[str, tuple[str, int]]:
 
 
 @pytest.mark.parametrize(("name", "declared"), [("runtime.txt", RUNTIME), ("development.txt", DEVELOPMENT)])
-def test_what_is_declared_is_locked(name: str, declared: Iterable[str]) -> None:
+def test_declared_dependencies_are_locked(name: str, declared: Iterable[str]) -> None:
     lock = locked(name)
     for wanted in map(Requirement, declared):
         version, _ = lock[canonicalize_name(wanted.name)]
@@ -50,7 +50,7 @@ def test_tests_run_with_the_releases_that_users_get(name: str) -> None:
     assert {library: development.get(library) for library in locked(name)} == locked(name)
 
 
-def test_what_is_locked_is_installed() -> None:
+def test_locked_dependencies_are_installed() -> None:
     """In the environment of this run, as `make test` makes it."""
     installed = {str(canonicalize_name(one.metadata["Name"])): one.version for one in distributions(path=sys.path)}
     lock = {name: version for name, (version, _) in locked("development.txt").items()}

@@ -82,7 +82,7 @@ def test_the_dashboards_expressions_can_be_read(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_what_is_asked_for_is_exposed() -> None:
+def test_metrics_of_alerts_and_dashboards_are_exposed() -> None:
     documented = set(NAMES.findall((ROOT / "docs" / "metrics.md").read_text()))
     for expression in (*expressions_of_dashboard(), *expressions_of_alerts()):
         for name in NAMES.findall(expression):

@@ -28,7 +28,7 @@ def texts(svg: str) -> list[str]:
     return ["".join(text.itertext()) for text in ET.fromstring(svg).iter(f"{SVG}text")]
 
 
-def test_what_a_command_prints_is_in_the_picture_at_its_time(recorder: ModuleType) -> None:
+def test_the_picture_shows_the_output_of_a_command_at_its_time(recorder: ModuleType) -> None:
     program = "import time; print(' 0.00 s  a <b>', flush=True); time.sleep(0.5); print('         0 failed & done')"
     lines = recorder.record([sys.executable, "-c", program])
     svg = recorder.picture(lines, "a test")

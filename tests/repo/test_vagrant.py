@@ -116,7 +116,7 @@ def test_credentials_are_for_their_owner_only(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_missing_is_said_in_one_line(tmp_path: Path, settings: dict[str, str], line: str) -> None:
+def test_a_missing_tool_is_one_line(tmp_path: Path, settings: dict[str, str], line: str) -> None:
     result = read_by_ruby(tmp_path, "up", **settings)
     assert (result.returncode, result.stderr.strip()) == (1, line)
 

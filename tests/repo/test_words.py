@@ -144,6 +144,18 @@ def test_no_name_is_a_riddle() -> None:
     assert not found
 
 
+def test_names_of_functions_are_plain_english() -> None:
+    """A name of several words is read as a sentence. `test_what_is_…` has no subject: the name says what the test is about."""
+    unwanted = pattern_of([first for first, _ in rows("Words that we do not use")])
+    found = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for tree in ("nodeagent", "tests")
+        for path, node in definitions(tree)
+        if unwanted.search(node.name.replace("_", " ")) or node.name.startswith("test_what_")
+    ]
+    assert not found
+
+
 def test_a_name_of_a_class_is_there_once_or_has_a_reason() -> None:
     places = defaultdict(list)
     for path, node in definitions():

@@ -78,7 +78,7 @@ def test_jobs_of_github_have_few_rights_and_an_end() -> None:
                 assert "uses" not in step or re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"]), step
 
 
-def test_what_is_checked_before_a_commit_is_what_lint_checks() -> None:
+def test_pre_commit_checks_the_same_as_lint() -> None:
     recipe = MAKEFILE.partition("\nlint:")[2].partition("\n\n")[0].splitlines()[1:]
     hooks = [hook for repo in loaded(ROOT / ".pre-commit-config.yaml")["repos"] for hook in repo["hooks"]]
     assert [hook["entry"] for hook in hooks] == [line.strip().replace("$(BIN)", ".venv/bin") for line in recipe]

@@ -236,7 +236,7 @@ def test_a_run_in_which_nothing_happened_shows_nothing() -> None:
     assert (found.law, found.count) == ("exercised", 5)
 
 
-def test_what_is_allowed_is_allowed_to_faults_that_exist() -> None:
+def test_allowances_are_for_existing_faults() -> None:
     known = {*KINDS, "flush-plain"}
     may_end = {fault for faults in MAY_END.values() for fault in faults}
     assert (FOLLOWS_AFTER.keys() | DNS_AFTER.keys() | LOSES_PACKETS.keys() | LOSES_ANSWERS.keys() | may_end) <= known

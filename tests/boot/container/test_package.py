@@ -51,7 +51,7 @@ def test_installing_starts_nothing(node: Node) -> None:
     assert "nodeagent" not in node.machine.run("nft", "list", "tables").stdout
 
 
-def test_what_was_installed_is_whole(node: Node) -> None:
+def test_the_installed_package_is_complete(node: Node) -> None:
     """Documents aside, which this machine's dpkg is configured not to unpack."""
     faults = node.machine.run("dpkg", "--verify", "nodeagent").stdout.splitlines()
     assert [line for line in faults if "/usr/share/doc/" not in line] == []

@@ -159,7 +159,7 @@ def test_a_reload_takes_effect(serving: Node) -> None:
     assert serving.machine.show(AGENT, "MainPID") == pid
 
 
-def test_a_configuration_that_cannot_be_used_is_told_and_changes_nothing(serving: Node) -> None:
+def test_an_unusable_configuration_is_reported_and_changes_nothing(serving: Node) -> None:
     lines_before = len(serving.machine.journal(AGENT))
     good = (serving.machine.root / CONFIG.lstrip("/")).read_text()
     with uninterrupted(serving.cluster):

@@ -60,7 +60,7 @@ def test_who_closes_the_way_is_named_and_the_cure_opens_it(name: str, tmp_path: 
     assert after == []
 
 
-def test_what_a_program_stops_by_itself_is_seen_as_such(tmp_path: Path) -> None:
+def test_losses_without_the_agent_are_measured(tmp_path: Path) -> None:
     """A control of the measurement."""
     outcome = measure(RUDE, IT_FIRST, "owned", tmp_path)
     (lossy,) = [step for step in outcome.steps if step.lost]
@@ -69,6 +69,6 @@ def test_what_a_program_stops_by_itself_is_seen_as_such(tmp_path: Path) -> None:
     assert lossy.seconds >= 0.5
 
 
-def test_what_is_different_is_seen() -> None:
+def test_differences_are_found() -> None:
     assert changes("restart", ["a", "b"], ["b", "c"]) == ["restart: - a", "restart: + c"]
     assert changes("restart", None, ["c"]) == []

@@ -102,7 +102,7 @@ def test_it_fits_a_phone(lab_browser: Browser, bench: Bench, dark: bool) -> None
     picture(lab_browser, f"lab-phone-{'dark' if dark else 'light'}")
 
 
-def test_a_fault_of_a_command_is_seen_too(page: Browser, bench: Bench) -> None:
+def test_a_fault_of_a_command_is_shown(page: Browser, bench: Bench) -> None:
     with bench.start("fault", "freeze", "node-1", "--for", "1000", "--rate", "20") as command:
         assert command.stderr is not None
         assert command.stderr.readline() == "agent of node-1 frozen …\n"

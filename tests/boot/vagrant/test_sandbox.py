@@ -33,7 +33,7 @@ def test_leaving_it_ends_its_processes_and_removes_its_files(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_run_leaves_are_files_that_the_next_removes(tmp_path: Path) -> None:
+def test_the_next_run_removes_the_files_of_a_killed_run(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     run = os.fork()
     if run == 0:

@@ -29,8 +29,8 @@ TESTS = tuple(
 are left to the story."""
 TOO_BIG = ("1.1", "listing and (bridge or prefix or counters)")
 """A second nft is not there, and one set of options is listed."""
-NOT_OWNED = ("owned", "second_agent_is_told", "removal_takes_both")
-NOT_FETCHED = ("what_is_fetched",)
+NOT_OWNED = ("owned", "second_agent_learns", "removal_takes_both")
+NOT_FETCHED = ("fetched_elements",)
 NOT_REFUSED = ("left_out", "right_before", "several_bad_ones")
 LEFT_OUT = {
     "bookworm": (*TOO_BIG, *NOT_OWNED, *NOT_FETCHED, *NOT_REFUSED),

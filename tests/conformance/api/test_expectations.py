@@ -25,7 +25,7 @@ def test_nothing_is_expected_twice() -> None:
     assert len(set(whys)) == len(whys)
 
 
-def test_what_passes_needs_no_reason_and_what_nobody_knows_is_named() -> None:
+def test_passing_tests_need_no_reason_and_unknown_tests_are_named() -> None:
     strange = "[sig-network] Something new"
     assert SOME.reason(HAD) is None
     assert SOME.unknown([HAD, WEBHOOK, strange, "[sig-storage] Other"]) == [strange]

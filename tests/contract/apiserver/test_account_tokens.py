@@ -49,7 +49,7 @@ def test_an_account_that_only_a_finalizer_holds_has_no_tokens(api: Any, demo: st
     assert api.call("POST", f"{path}/held/token", request()).status == 409
 
 
-def test_a_token_for_another_audience_is_none_here(api: Any, account: str) -> None:
+def test_a_token_for_another_audience_is_refused(api: Any, account: str) -> None:
     answer = api.call("POST", f"{account}/token", request(audiences=["vault"])).json
     assert answer["spec"]["audiences"] == ["vault"]
     assert api.call("GET", SERVICES, token=answer["status"]["token"]).status == 401
@@ -63,7 +63,7 @@ def test_a_token_for_another_audience_is_none_here(api: Any, account: str) -> No
         pytest.param({"boundObjectRef": {"kind": "Pod", "name": "p"}}, "spec.boundObjectRef", id="bound to a pod"),
     ],
 )
-def test_what_cannot_be_granted_is_refused_by_field(api: Any, account: str, spec: Any, field: str) -> None:
+def test_a_request_that_cannot_be_granted_names_the_field(api: Any, account: str, spec: Any, field: str) -> None:
     answer = api.call("POST", f"{account}/token", request(**spec))
     assert answer.status == 422
     assert [cause["field"] for cause in answer.json["details"]["causes"]] == [field]

@@ -146,7 +146,7 @@ def side_by_side(tmp_path: Path, network: Hosts) -> Iterator[Both]:
             theirs.end()
 
 
-def test_two_kinds_of_servers_share_what_there_is_once(tmp_path: Path) -> None:
+def test_two_kinds_of_servers_share_one_store(tmp_path: Path) -> None:
     with hosts(3) as network:
         inside(network.clients, partial(played, tmp_path, network))
 

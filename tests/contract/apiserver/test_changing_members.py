@@ -43,7 +43,7 @@ async def moves(cluster: EtcdCluster, spare: list[Place], chance: random.Random)
 
 
 @needs_etcd
-def test_what_clients_saw_while_members_were_replaced_is_what_etcd_kept(
+def test_clients_saw_the_history_of_etcd_while_members_were_replaced(
     tmp_path: Path, warm_launcher: WarmLauncher
 ) -> None:
     with etcd(tmp_path / "etcd", 3) as cluster, witness(cluster, NAMESPACE) as heard:

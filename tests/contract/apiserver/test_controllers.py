@@ -69,7 +69,7 @@ def test_every_server_on_a_store_is_an_endpoint_of_kubernetes_until_it_stops(sta
     one.until(KUBERNETES, lambda found: addresses(found) == {"192.0.2.1"})
 
 
-def test_what_one_server_on_a_directory_has_acknowledged_another_shows_changes_and_deletes(start: Any) -> None:
+def test_a_second_server_on_a_directory_sees_acknowledged_writes(start: Any) -> None:
     servers = [start(advertise_address=f"192.0.2.{number}") for number in (1, 2)]
     path = "/api/v1/namespaces/default/configmaps"
     merge = {"Content-Type": "application/merge-patch+json"}
@@ -134,7 +134,7 @@ def test_a_full_store_refuses_writes_clearly_and_keeps_answering(start: Any) -> 
     assert b"[-]store-space failed" in api.call("GET", "/readyz").body
 
 
-def test_what_is_older_than_the_history_is_expired_in_every_form(start: Any, recorded: Any) -> None:
+def test_a_revision_older_than_the_history_is_answered_as_expired(start: Any, recorded: Any) -> None:
     api = start(window=Window(seconds=0), compact_every_seconds=0.05)
     path = "/api/v1/namespaces/default/configmaps"
     for name in ("a", "b", "c"):

@@ -108,7 +108,7 @@ def earlier(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
     return unpack(request.param, place)
 
 
-def test_what_was_stored_is_there_on_the_way_here_and_back(earlier: list[str], tmp_path: Path) -> None:
+def test_stored_objects_survive_an_upgrade_and_a_rollback(earlier: list[str], tmp_path: Path) -> None:
     with running(earlier, tmp_path) as server:
         credentials = server.credentials
         server.call("/api/v1/nodes", "POST", {"metadata": {"name": "node-a"}})

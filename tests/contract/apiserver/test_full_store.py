@@ -7,7 +7,7 @@ from typing import Any
 CONFIGMAPS = "/api/v1/namespaces/demo/configmaps"
 
 
-def test_a_full_store_is_told_freed_and_used_again(start: Callable[..., Any]) -> None:
+def test_a_full_store_is_reported_freed_and_used_again(start: Callable[..., Any]) -> None:
     api = start(limit_bytes=2 * 1024 * 1024)
     assert api.call("GET", "/readyz").status == 200
     assert api.call("POST", "/api/v1/namespaces", {"metadata": {"name": "demo"}}).status == 201

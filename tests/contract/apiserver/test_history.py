@@ -58,7 +58,7 @@ def harms_of(servers: Sequence[Process]) -> list[Harm]:
 
 
 @pytest.mark.parametrize("count", [pytest.param(1, id="one server"), pytest.param(2, id="two servers on a directory")])
-def test_what_clients_saw_is_what_was_kept(tmp_path: Path, count: int, warm_launcher: WarmLauncher) -> None:
+def test_clients_saw_the_stored_history(tmp_path: Path, count: int, warm_launcher: WarmLauncher) -> None:
     data = tmp_path / "data"
     with running(tmp_path, count, *FOR_EVER, "--data-dir", str(data), launcher=warm_launcher) as servers:
         histories = asyncio.run(play(Plan(SEED, SECONDS, enough=ENOUGH), servers, harms_of(servers)))
@@ -70,7 +70,7 @@ def test_what_clients_saw_is_what_was_kept(tmp_path: Path, count: int, warm_laun
 
 @pytest.mark.kernel
 @needs_etcd
-def test_what_clients_saw_at_three_servers_is_what_etcd_kept(tmp_path: Path, warm_launcher: WarmLauncher) -> None:
+def test_clients_of_three_servers_saw_the_history_of_etcd(tmp_path: Path, warm_launcher: WarmLauncher) -> None:
     """API servers are killed and frozen; the member of etcd that leads is killed, frozen and cut off; history is compacted."""
     with hosts(3) as network:
         inside(network.clients, partial(at_three_servers, tmp_path, network, warm_launcher))

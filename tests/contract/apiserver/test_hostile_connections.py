@@ -31,7 +31,7 @@ def is_closed(connection: socket.socket) -> bool:
     return True
 
 
-def test_idle_strangers_make_room_for_each_other_and_go(start: Callable[..., Any]) -> None:
+def test_idle_unknown_clients_make_room_for_each_other_and_are_closed(start: Callable[..., Any]) -> None:
     api = start(connections=FEW)
     idle = []
     for number in range(60):
@@ -45,7 +45,7 @@ def test_idle_strangers_make_room_for_each_other_and_go(start: Callable[..., Any
         connection.close()
 
 
-def test_what_is_no_tls_keeps_nobody_out(start: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_bytes_other_than_tls_keep_nobody_out(start: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     api = start(connections=FEW)
     address = ("127.0.0.1", api.server.port)
     silent = [socket.create_connection(address) for _ in range(40)]
@@ -60,7 +60,7 @@ def test_what_is_no_tls_keeps_nobody_out(start: Callable[..., Any], caplog: pyte
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def test_a_watch_is_not_closed_for_strangers(start: Callable[..., Any]) -> None:
+def test_a_watch_is_not_closed_to_make_room_for_unknown_clients(start: Callable[..., Any]) -> None:
     api = start(connections=FEW)
     watch = api.connect()
     path = "/api/v1/namespaces?watch=1&timeoutSeconds=60"
@@ -105,7 +105,9 @@ def test_a_client_that_closes_behind_its_request_is_not_logged(
     ],
     ids=["bytes", "path", "header"],
 )
-def test_what_is_not_http_is_refused_and_not_logged(api: Any, caplog: pytest.LogCaptureFixture, garbage: bytes) -> None:
+def test_bytes_other_than_http_are_refused_and_not_logged(
+    api: Any, caplog: pytest.LogCaptureFixture, garbage: bytes
+) -> None:
     connection = api.connect()
     connection.connect()
     for request in (b"", b"GET /version HTTP/1.1\r\nHost: a\r\n\r\n"):
@@ -118,7 +120,7 @@ def test_what_is_not_http_is_refused_and_not_logged(api: Any, caplog: pytest.Log
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.DEBUG] == []
 
 
-def test_an_accept_that_fails_pauses_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_accept_pauses_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
     async def answer(_: web.BaseRequest) -> web.StreamResponse:

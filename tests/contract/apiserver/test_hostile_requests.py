@@ -292,7 +292,7 @@ def test_forms_there_are_not_are_not_acceptable(api: Any, version: str, kind: st
     assert fallen_back.status == 200
 
 
-def test_what_is_not_acceptable_is_not_written(api: Any) -> None:
+def test_a_write_whose_answer_the_client_cannot_accept_is_not_done(api: Any) -> None:
     asked = {"Accept": "application/json;as=Table;v=v2;g=meta.k8s.io"}
     assert api.call("POST", CONFIGMAPS, raw=configmap("unwritten"), headers=asked).status == 406
     assert api.call("GET", f"{CONFIGMAPS}/unwritten").status == 404
@@ -306,7 +306,7 @@ def test_a_form_is_asked_for_with_group_and_version(api: Any, accept: str) -> No
 @pytest.mark.parametrize(
     "query", ["dryRun=&dryRun=All", "dryRun=All&dryRun=", "dryRun=All&dryRun=x", "dryRun=", "dryRun"]
 )
-def test_what_was_to_be_tried_only_is_not_done(api: Any, query: str) -> None:
+def test_a_dry_run_writes_nothing(api: Any, query: str) -> None:
     path = f"{CONFIGMAPS}/tried"
     refused = api.call("POST", f"{CONFIGMAPS}?{query}", raw=configmap("tried"))
     assert (refused.status, "dryRun: Unsupported value: [" in refused.json["message"]) == (422, True)

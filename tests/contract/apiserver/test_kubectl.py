@@ -270,7 +270,7 @@ def test_every_kind_is_explained(kubectl: Any) -> None:
         assert row.kind in " ".join(said.splitlines()[:2])
 
 
-def test_what_somebody_may_do_is_asked_and_held_to(kubectl: Any) -> None:
+def test_can_i_agrees_with_what_is_allowed(kubectl: Any) -> None:
     account = "--as=system:serviceaccount:default:default"
     assert kubectl("auth", "can-i", "delete", "services").strip() == "yes"
     assert kubectl("auth", "can-i", "list", "services", account).strip() == "yes"

@@ -75,7 +75,7 @@ def slice_of(**more: Any) -> dict[str, Any]:
         pytest.param(f"{CORE}/services?fieldValidation=Perhaps", service(), 422, "fieldValidation", id="fieldValidation"),
     ],
 )  # fmt: skip
-def test_what_is_created(api: Any, path: str, body: Any, code: int, said: str) -> None:
+def test_creations_are_answered_as_by_kubernetes(api: Any, path: str, body: Any, code: int, said: str) -> None:
     answer = api.call("POST", path, body)
     assert (answer.status, said in answer.body.decode().replace('\\"', '"')) == (code, True), answer.body
     if code == 201:
@@ -94,7 +94,7 @@ def test_what_is_created(api: Any, path: str, body: Any, code: int, said: str) -
         ("watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=99999999", 504, "Too large"),
     ],
 )
-def test_what_is_listed_and_watched(api: Any, query: str, code: int, said: str) -> None:
+def test_lists_and_watches_are_answered_as_by_kubernetes(api: Any, query: str, code: int, said: str) -> None:
     answer = api.call("GET", f"{CORE}/services?{query}")
     assert (answer.status, said.replace('\\"', '"') in answer.json["message"]) == (code, True), answer.body
 
@@ -153,7 +153,9 @@ def test_a_timeout_is_a_duration(api: Any, timeout: str, code: int) -> None:
         ({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}, "", 200, ""),
     ],
 )
-def test_what_is_deleted(api: Any, demo: str, body: Any, query: str, code: int, said: str) -> None:
+def test_deletions_are_answered_as_by_kubernetes(
+    api: Any, demo: str, body: Any, query: str, code: int, said: str
+) -> None:
     path = f"/api/v1/namespaces/{demo}/configmaps"
     assert api.call("POST", path, {"metadata": {"name": "like"}}).status == 201
     answer = api.call("DELETE", f"{path}/like{query}", body)
@@ -169,7 +171,9 @@ def test_what_is_deleted(api: Any, demo: str, body: Any, query: str, code: int, 
         pytest.param(b"\x12\x0dDeleteOptions", b"\x22\x0aForeground", 200, "", id="known policy"),
     ],
 )
-def test_what_is_deleted_in_protobuf(api: Any, demo: str, header: bytes, options: bytes, code: int, said: str) -> None:
+def test_deletions_in_protobuf_are_answered_as_by_kubernetes(
+    api: Any, demo: str, header: bytes, options: bytes, code: int, said: str
+) -> None:
     path = f"/api/v1/namespaces/{demo}/configmaps"
     assert api.call("POST", path, {"metadata": {"name": "like"}}).status == 201
     body = b"k8s\x00" + b"\x0a" + bytes([len(header)]) + header + b"\x12" + bytes([len(options)]) + options

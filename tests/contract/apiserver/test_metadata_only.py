@@ -100,7 +100,7 @@ def test_an_object_of_a_kind_with_two_faces(api: Any, demo: str) -> None:
         pytest.param("?watch=1", MANY, id="lists asked of a watch"),
     ],
 )
-def test_what_it_is_not_cannot_be_had(api: Any, services: str, path: str, headers: dict[str, str]) -> None:
+def test_metadata_is_not_served_as_another_form(api: Any, services: str, path: str, headers: dict[str, str]) -> None:
     answer = api.call("GET", services + path, headers=headers)
     assert (answer.status, answer.json["reason"]) == (406, "NotAcceptable")
 

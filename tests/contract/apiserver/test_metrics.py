@@ -51,7 +51,7 @@ def until(api: Api, true: Callable[[Scrape], bool]) -> Scrape:
     raise AssertionError(found.text.decode())
 
 
-def test_requests_are_told_by_verb_resource_and_code(api: Api) -> None:
+def test_requests_are_counted_by_verb_resource_and_code(api: Api) -> None:
     before = Scrape(api)
     body = {"metadata": {"name": "counted"}, "spec": {"ports": [{"port": 80}]}}
     assert api.call("POST", "/api/v1/namespaces/default/secrets", {"metadata": {"name": "kept"}}).status == 201

@@ -46,7 +46,7 @@ def test_a_new_namespace_gets_both_and_again_when_they_are_deleted(api: Any, dem
         api.until(path, lambda found, uid=uid: exists(found) and found["metadata"]["uid"] != uid)
 
 
-def test_what_somebody_writes_over_the_authority_is_put_right_and_nothing_else_is(api: Any, demo: str) -> None:
+def test_a_changed_authority_is_restored_and_nothing_else_is(api: Any, demo: str) -> None:
     api.until(authority(demo), exists)
     patch = {"metadata": {"annotations": {"mine": "yes"}}, "data": {"ca.crt": "wrong", "more": "x"}}
     assert api.call("PATCH", authority(demo), patch, {**MERGE, "User-Agent": "kubectl/1.36"}).status == 200

@@ -61,7 +61,7 @@ def test_a_certificate_that_ends_is_renewed_while_the_server_runs(
     assert Scrape(api).value(METRIC, certificate="certificate authority") > time.time() + 3000 * DAY
 
 
-def test_what_others_must_renew_is_said_a_week_before_and_no_more_when_it_is_renewed(
+def test_a_certificate_that_others_renew_is_reported_a_week_before_until_it_is_renewed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     credentials = pki.prepare(tmp_path / "pki", ["127.0.0.1"])

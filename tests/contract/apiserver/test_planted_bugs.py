@@ -59,7 +59,7 @@ EtcdStorage._transact = transact
         pytest.param(EQUAL_BYTES, "increments were acknowledged", id="equal bytes taken for its own"),
     ],
 )
-def test_what_is_planted_in_servers_is_found(tmp_path: Path, planted: str, found: str) -> None:
+def test_planted_bugs_in_servers_are_found(tmp_path: Path, planted: str, found: str) -> None:
     with (
         etcd(tmp_path / "etcd", 3) as cluster,
         witness(cluster, NAMESPACE) as heard,

@@ -95,7 +95,7 @@ def ended(launcher: WarmLauncher, *arguments: str) -> "subprocess.CompletedProce
     return launcher.command("", ["apiserver", *arguments], timeout=DEADLINE_SECONDS)
 
 
-def test_systemd_is_told_when_it_serves_and_when_it_ends(tmp_path: Path) -> None:
+def test_systemd_is_notified_of_start_and_end(tmp_path: Path) -> None:
     """A program, as systemd starts it; the other tests fork it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
         notified.bind(str(tmp_path / "notify"))

@@ -141,7 +141,7 @@ def test_metadata_that_is_too_long_for_protobuf_comes_in_json(start: Any) -> Non
     assert (page.status, page.headers["Content-Type"]) == (200, MEDIA_TYPE)
 
 
-def test_a_watch_is_told_in_frames(api: Any, demo: str) -> None:
+def test_a_watch_is_sent_in_frames(api: Any, demo: str) -> None:
     path = f"/api/v1/namespaces/{demo}/secrets"
     api.call("POST", path, {"metadata": {"name": "first"}, "data": {"k": "A" * 40_000}})
     answer = api.call("GET", f"{path}?watch=1&timeoutSeconds=1", headers={"Accept": f"{MEDIA_TYPE};stream=watch"})
@@ -154,7 +154,7 @@ def test_a_watch_is_told_in_frames(api: Any, demo: str) -> None:
     assert len(answer.body) == 4 + length
 
 
-def test_a_refusal_is_told_in_protobuf_too(api: Any) -> None:
+def test_a_refusal_is_sent_in_protobuf(api: Any) -> None:
     answer = api.call("GET", "/api/v1/namespaces/missing", headers=ONLY)
     assert (answer.status, answer.headers["Content-Type"]) == (404, MEDIA_TYPE)
     assert b'namespaces "missing" not found' in answer.body
@@ -169,7 +169,7 @@ def test_a_refusal_is_told_in_protobuf_too(api: Any) -> None:
         pytest.param("text/html", 406, id="neither"),
     ],
 )
-def test_what_is_answered_where_a_client_takes_more(api: Any, accept: str, expected: str | int) -> None:
+def test_the_form_of_an_answer_to_a_client_that_accepts_several(api: Any, accept: str, expected: str | int) -> None:
     answer = api.call("GET", "/api/v1/namespaces", headers={"Accept": accept})
     assert expected in (answer.status, answer.headers["Content-Type"])
 

@@ -129,7 +129,7 @@ def test_kubernetes_patches_in_three_ways(core: Any, demo: str) -> None:
     assert not core.patch_namespaced_service("web", demo, steps, _content_type=JSON_PATCH).metadata.labels
 
 
-def test_kubernetes_is_told_of_a_conflict(core: Any, demo: str) -> None:
+def test_kubernetes_recognises_a_conflict(core: Any, demo: str) -> None:
     stale = core.create_namespaced_service(demo, official("web"))
     fresh = core.read_namespaced_service("web", demo)
     fresh.spec.session_affinity = "ClientIP"
@@ -228,7 +228,7 @@ def test_lightkube_applies_on_the_server(light: Any, demo: str) -> None:
     assert light.apply(left).metadata.labels == {"app": "taken"}
 
 
-def test_lightkube_is_told_of_a_conflict(light: Any, demo: str) -> None:
+def test_lightkube_recognises_a_conflict(light: Any, demo: str) -> None:
     stale = light.create(light_service("web", demo))
     fresh = light.get(Service, "web", namespace=demo)
     fresh.spec.sessionAffinity = "ClientIP"

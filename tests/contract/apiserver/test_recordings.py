@@ -129,7 +129,7 @@ def test_a_continued_list_says_what_was_there_when_it_began(
     assert api.call("DELETE", "/api/v1/namespaces/demo/services/extra").status == 200
 
 
-def test_a_list_from_the_future_is_told_to_wait(api: Any, recorded: Recorded) -> None:
+def test_a_list_of_a_future_revision_must_wait(api: Any, recorded: Recorded) -> None:
     exchange = recorded("service-list-future-rv-504")
     answer = replay(api, exchange)
     expected = exchange["response"]["body"]
@@ -236,7 +236,7 @@ AGGREGATED = "application/json;as=APIGroupDiscoveryList;v={};g=apidiscovery.k8s.
 
 
 @pytest.mark.parametrize("path", ["/api", "/apis"])
-def test_what_is_there_is_sent_once_to_a_client_that_keeps_it(api: Any, path: str) -> None:
+def test_an_unchanged_document_is_sent_once_to_a_client_that_keeps_it(api: Any, path: str) -> None:
     first = api.call("GET", path, headers={"Accept": AGGREGATED.format("v2")})
     assert (first.headers["Vary"], first.headers["Cache-Control"]) == ("Accept", "public")
     known = {"Accept": AGGREGATED.format("v2"), "If-None-Match": first.headers["ETag"]}

@@ -73,7 +73,7 @@ def test_a_user_who_is_removed_is_nobody_at_once(start: Callable[..., Any], tmp_
     assert api.call("GET", SERVICES).status == 200
 
 
-def test_what_cannot_be_made_is_said_in_one_line(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_credential_that_cannot_be_made_is_one_line(start: Callable[..., Any], tmp_path: Path) -> None:
     for arguments, said in (
         (["kubeconfig", "--role", "agent"], "--data-dir is needed"),
         (

@@ -58,12 +58,12 @@ def test_node_ports_follow_names_that_change_places(dual: Api, make: Any) -> Non
     assert node_ports(asked)["a"] == before["b"] != node_ports(asked)["b"]
 
 
-def test_node_ports_go_with_the_type_when_ports_change_too(dual: Api, make: Any) -> None:
+def test_node_ports_go_with_the_type_also_when_ports_change(dual: Api, make: Any) -> None:
     before = make(type="NodePort")["ports"][0]
     assert node_ports(patch(dual, type="ClusterIP", ports=[{**before, "port": 8080}])["spec"]) == {"": 0}
 
 
-def test_a_node_port_asked_for_with_a_new_type_that_has_none_is_refused(dual: Api, make: Any) -> None:
+def test_a_node_port_for_a_new_type_without_node_ports_is_refused(dual: Api, make: Any) -> None:
     taken = make(type="NodePort")["ports"][0]["nodePort"]
     other = 30000 + (taken - 29999) % 2768
     assert patch(dual, type="ClusterIP", ports=[{"port": 80, "nodePort": other}])["code"] == 422
@@ -103,7 +103,7 @@ def test_the_second_address_does_not_change_unseen(dual: Api, make: Any, name: s
     "spec", [{"ipFamilies": ["IPv4", "IPv6"]}, {"clusterIP": "10.96.3.3", "clusterIPs": ["10.96.3.3", "fd00:96::33"]}]
 )
 @pytest.mark.parametrize("policy", [{}, {"ipFamilyPolicy": "SingleStack"}])
-def test_what_is_asked_for_two_families_is_not_left_out(dual: Api, spec: Any, policy: Any) -> None:
+def test_two_families_without_a_dual_stack_policy_are_refused(dual: Api, spec: Any, policy: Any) -> None:
     refused = dual.call("POST", SERVICES, service(**spec, **policy))
     assert (refused.status, "when multiple" in refused.json["message"]) == (422, True)
 

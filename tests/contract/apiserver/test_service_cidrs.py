@@ -84,6 +84,6 @@ def test_a_range_outlives_the_server(start: Any) -> None:
     assert again.call("POST", SERVICES, service("later", clusterIP="10.200.0.7")).status == 201
 
 
-def test_a_range_that_is_none_is_refused(api: Any) -> None:
+def test_an_invalid_range_is_refused(api: Any) -> None:
     for cidrs in ([], ["10.200.0.1/24"], ["10.200.0.0/24", "10.201.0.0/24"]):
         assert api.call("POST", CIDRS, service_cidr("wrong", *cidrs)).status == 422

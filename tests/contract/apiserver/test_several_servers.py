@@ -63,7 +63,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def test_what_one_has_acknowledged_all_show_change_and_delete(servers: list[Api]) -> None:
+def test_all_servers_see_a_write_that_one_has_acknowledged(servers: list[Api]) -> None:
     for number in range(20):
         one, two, three = (servers[(number + step) % 3] for step in range(3))
         path = f"{CONFIGMAPS}/seen-{number}"
@@ -211,7 +211,7 @@ def test_values_are_as_kube_apiserver_keeps_them(servers: list[Api], etcd: EtcdC
     assert shown == stored
 
 
-def test_what_others_write_is_served_and_what_cannot_be_read_is_left_alone(
+def test_objects_of_other_writers_are_served_and_unreadable_ones_left_alone(
     servers: list[Api], etcd: EtcdCluster, begin: Callable[[], Api]
 ) -> None:
     meta = {
@@ -305,7 +305,7 @@ def test_without_etcd_only_what_may_be_old_is_answered(servers: list[Api], etcd:
     assert api.call("GET", f"{CONFIGMAPS}/survivor").status == 200
 
 
-def test_a_full_etcd_is_told_freed_and_used_again(tmp_path: Path) -> None:
+def test_a_full_etcd_is_reported_freed_and_used_again(tmp_path: Path) -> None:
     with running(tmp_path / "etcd", 1, "--quota-backend-bytes", str(QUOTA_BYTES)) as cluster:
         settings = EtcdSettings(servers=tuple(cluster.endpoints))
         thread = ServerThread(tmp_path / "server", etcd=settings)
@@ -344,7 +344,7 @@ def test_a_full_etcd_is_told_freed_and_used_again(tmp_path: Path) -> None:
             api.stop()
 
 
-def test_events_end_with_a_lease_of_an_hour_and_other_objects_have_none(servers: list[Api], etcd: EtcdCluster) -> None:
+def test_events_have_a_lease_of_an_hour_and_other_objects_no_lease(servers: list[Api], etcd: EtcdCluster) -> None:
     def lease_of(path: str) -> int:
         key = b64encode(f"/registry/{path}".encode()).decode()
         (found,) = etcd.members[0].call("/v3/kv/range", {"key": key})["kvs"]

@@ -51,7 +51,7 @@ def names(connection: socket.socket) -> list[str]:
             return found
 
 
-def test_what_a_watcher_does_not_read_is_kept_by_nobody(
+def test_events_that_a_watcher_does_not_read_are_not_kept(
     start: Callable[..., Api], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "_PIECE_SECONDS", PATIENCE_SECONDS)

@@ -177,7 +177,7 @@ def test_a_snapshot_of_etcd_is_a_store_and_comes_back_to_etcd(etcd: EtcdCluster,
         (["migrate", "--from", "etcd:x", "--to", "etcd:http://a"], "sqlite:DIR"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments: list[str], said: str) -> None:
+def test_contradictory_options_are_refused(arguments: list[str], said: str) -> None:
     result = run(*arguments)
     assert result.exit_code == UNUSABLE
     assert said in result.stderr

@@ -63,7 +63,7 @@ def test_who_creates_a_deployment_is_warned_that_nothing_runs(api: Any, demo: st
     assert row["cells"][:4] == ["web", "2/3", 0, 0]
 
 
-def test_what_of_a_deployment_is_refused(api: Any, demo: str) -> None:
+def test_an_invalid_deployment_is_refused(api: Any, demo: str) -> None:
     def refusal(method: str, path: str, **spec: Any) -> Any:
         wrong = copy.deepcopy(DEPLOYMENT)
         wrong["spec"] |= spec  # type: ignore[operator]

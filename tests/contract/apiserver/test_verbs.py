@@ -31,7 +31,7 @@ def test_a_body_that_makes_no_sense_is_a_bad_request(api: Any, demo: str, raw: b
     assert (answer.status, answer.json["reason"]) == (400, "BadRequest")
 
 
-def test_unknown_and_repeated_fields_are_told_as_asked(api: Any, demo: str) -> None:
+def test_unknown_and_repeated_fields_are_reported_as_requested(api: Any, demo: str) -> None:
     body = b'{"metadata":{"name":"odd"},"spec":{"colour":"red","ports":[{"port":80}],"ports":[{"port":81}]}}'
     strict = api.call("POST", f"{services(demo)}?fieldValidation=Strict", raw=body)
     assert strict.status == 400

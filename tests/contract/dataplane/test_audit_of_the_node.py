@@ -79,7 +79,7 @@ DEEDS = [
 
 
 @pytest.mark.parametrize(("deed", "kind", "says"), DEEDS)
-def test_what_nothing_reported_is_found_and_repaired(namespace: Namespace, deed: str, kind: str, says: str) -> None:
+def test_an_unreported_change_is_found_and_repaired(namespace: Namespace, deed: str, kind: str, says: str) -> None:
     namespace.shell(
         "ip link add out type veth peer name wire; ip link set out up; ip link set wire up;"
         "ip addr add 192.0.2.11/24 dev out; ip route add default via 192.0.2.1"
@@ -121,7 +121,7 @@ def test_another_address_of_the_node_is_found_and_followed(namespace: Namespace)
     assert "local 10.96.0.2 dev lo proto 110 scope host src 192.0.2.12" in namespace.shell("ip route show table local")
 
 
-def test_what_the_agent_itself_changes_meanwhile_is_no_drift(namespace: Namespace) -> None:
+def test_a_change_of_the_agent_itself_is_not_drift(namespace: Namespace) -> None:
     async def story(interface: ServiceInterface) -> None:
         await interface.sync(frozenset(f"10.97.{n >> 8}.{n & 255}" for n in range(3000)))
         audits = turn = 0
@@ -223,7 +223,7 @@ def test_a_sysctl_that_somebody_changes_is_set_again(namespace: Namespace) -> No
     assert found == []
 
 
-def test_what_protects_a_learned_default_route_is_set_again(namespace: Namespace, tmp_path: Path) -> None:
+def test_a_sysctl_that_protects_a_learned_default_route_is_set_again(namespace: Namespace, tmp_path: Path) -> None:
     """`accept_ra` of interfaces that have such routes; an interface that has gone is no problem."""
     found: list[DriftReport] = []
     sysctls = NodeSysctls(ConntrackOptions(), manage=True, found=found.append)

@@ -143,7 +143,9 @@ def test_exactly_the_stale_flows_are_deleted(namespace: Namespace, others: int) 
         pytest.param((VIP, "10.96.0.2"), 99, id="two places and a small table: all in one walk"),
     ],
 )
-def test_what_the_kernel_returns(namespace: Namespace, addresses: tuple[str, ...], seen: int) -> None:
+def test_the_kernel_returns_only_the_selected_flows(
+    namespace: Namespace, addresses: tuple[str, ...], seen: int
+) -> None:
     given_flows(namespace, [track(("10.0.0.1", n), (f"10.96.0.{n}", 53), POD) for n in range(1, 100)])
 
     [report] = clean(namespace, udp_port(*addresses))

@@ -116,7 +116,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize(("name", "made", "reason"), FOREIGN)
 @pytest.mark.parametrize("act", [sync, remove])
-def test_what_nothing_shows_to_be_ours_is_refused_and_left_as_it_is(
+def test_an_interface_without_our_mark_is_refused_and_left_alone(
     namespace: Namespace, act: Callable[[Namespace, str], None], name: str, made: str, reason: str
 ) -> None:
     namespace.shell(NO_LATE_ADDRESSES + made)
@@ -130,7 +130,7 @@ def test_what_nothing_shows_to_be_ours_is_refused_and_left_as_it_is(
 
 
 @pytest.mark.parametrize("name", ["nodeagent0", "vips"])
-def test_what_the_agent_made_is_marked_and_taken_back(namespace: Namespace, name: str) -> None:
+def test_an_interface_of_the_agent_is_marked_and_adopted_again(namespace: Namespace, name: str) -> None:
     sync(namespace, name)
     assert "alias nodeagent" in namespace.shell(f"ip link show dev {name}")
     namespace.shell(f"ip addr flush dev {name}; ip addr add 192.0.2.1/24 dev {name}")
@@ -162,7 +162,9 @@ def test_a_marked_bridge_that_somebody_gave_a_port_is_left_alone(namespace: Name
         pytest.param("vips", AS_AN_EARLIER_VERSION_DID, id="of another name, with ClusterIPs"),
     ],
 )
-def test_what_an_earlier_version_made_is_adopted_and_marked(namespace: Namespace, name: str, contents: str) -> None:
+def test_an_interface_of_an_earlier_version_is_adopted_and_marked(
+    namespace: Namespace, name: str, contents: str
+) -> None:
     namespace.shell(f"ip link add {name} type bridge;" + contents.format(name=name))
     index = namespace.shell(f"ip -o link show dev {name}").split(":")[0]
 

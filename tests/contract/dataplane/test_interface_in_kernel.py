@@ -188,7 +188,7 @@ def test_ranges_stay_until_it_is_known_what_takes_their_place(namespace: Namespa
     assert read(namespace, interface) == {"fd00:96::a"}
 
 
-def test_what_is_programmed_keeps_its_form_when_others_come_and_go(namespace: Namespace) -> None:
+def test_programmed_addresses_keep_their_form_when_others_change(namespace: Namespace) -> None:
     interface = ServiceInterface(address_limits=dict.fromkeys(Family, 2))
     sync(namespace, interface, frozenset({"10.96.0.5", "10.96.0.6", "10.96.0.7"}))
     before = namespace.shell("ip -o addr show dev nodeagent0")
@@ -358,7 +358,7 @@ def spin() -> None:
 
 
 @pytest.mark.parametrize("hold", [pytest.param(lambda: time.sleep(0.3), id="waits"), pytest.param(spin, id="works")])
-def test_what_holds_the_loop_would_be_seen(watch_loop: WatchLoop[None], hold: Callable[[], None]) -> None:
+def test_the_test_would_see_a_held_loop(watch_loop: WatchLoop[None], hold: Callable[[], None]) -> None:
     async def work() -> None:
         hold()
 

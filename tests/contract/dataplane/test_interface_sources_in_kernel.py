@@ -94,7 +94,7 @@ def test_without_an_address_the_cluster_ip_is_the_source_as_it_was(namespace: Na
     }
 
 
-def test_what_earlier_versions_left_is_adopted_and_never_missing(namespace: Namespace) -> None:
+def test_routes_of_earlier_versions_are_adopted_without_a_gap(namespace: Namespace) -> None:
     namespace.shell(
         A_NODE + "ip link add nodeagent0 type bridge; ip link set nodeagent0 alias nodeagent addrgenmode none;"
         "ip link set nodeagent0 up arp off; ip addr add 10.96.0.1/32 dev nodeagent0 scope host;"

@@ -118,7 +118,7 @@ DEEDS = [
 
 
 @pytest.mark.parametrize("deed", DEEDS)
-def test_what_others_do_is_repaired_within_half_a_second(namespace: Namespace, deed: str) -> None:
+def test_changes_of_others_are_repaired_within_half_a_second(namespace: Namespace, deed: str) -> None:
     """The best counts: others may have the processor."""
 
     async def story(keeper: Keeper) -> float:
@@ -210,7 +210,7 @@ def test_a_change_while_the_interface_is_looked_at_is_not_forgotten(namespace: N
     keep(namespace, story, AS_USUAL)
 
 
-def test_what_the_agent_does_itself_is_nobodys_change(namespace: Namespace) -> None:
+def test_the_agents_own_changes_are_not_reported(namespace: Namespace) -> None:
     async def story(keeper: Keeper) -> int:
         for turn in range(20):
             name = f"10.96.1.{turn}"

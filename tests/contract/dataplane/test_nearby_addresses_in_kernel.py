@@ -83,7 +83,7 @@ def test_it_needs_no_privilege(node: Any) -> None:
     assert node.run_unprivileged(lambda: in_use_here("nodeagent0")) == node.run(lambda: in_use_here("nodeagent0"))
 
 
-def test_what_is_named_counts_and_names_that_take_long_come_later(node: Any) -> None:
+def test_resolved_names_count_and_slow_names_are_added_later(node: Any) -> None:
     async def follow() -> None:
         changed, answered = asyncio.Event(), asyncio.Event()
 
@@ -121,7 +121,7 @@ def test_what_is_named_counts_and_names_that_take_long_come_later(node: Any) -> 
     node.run(lambda: asyncio.run(follow()))
 
 
-def test_what_is_protected_are_own_addresses_and_all_that_the_ways_lead_to(node: Any) -> None:
+def test_own_addresses_and_those_of_the_api_server_are_protected(node: Any) -> None:
     async def look() -> None:
         answers = {"api": {"172.16.0.9", "fd00:9::9"}, "localhost": set[str]()}
 

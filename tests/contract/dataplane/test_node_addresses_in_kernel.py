@@ -68,14 +68,14 @@ def follow(namespace: Namespace, story: Callable[[Notebook], Awaitable[None]]) -
     return namespace.run(lambda: asyncio.run(main()))
 
 
-def test_the_addresses_are_told_at_once(namespace: Namespace) -> None:
+def test_the_addresses_are_reported_at_once(namespace: Namespace) -> None:
     async def nothing_happens(_: Notebook) -> None:
         return
 
     assert follow(namespace, nothing_happens) == [LOOPBACK]
 
 
-def test_an_address_that_comes_or_goes_is_told(namespace: Namespace) -> None:
+def test_a_new_or_removed_address_is_reported(namespace: Namespace) -> None:
     async def story(notebook: Notebook) -> None:
         await shell("ip link add eth0 type bridge; ip addr add 192.0.2.1/24 dev eth0")
         await until(lambda: LocalAddress("eth0", "192.0.2.1", 24) in notebook.reported[-1])
@@ -85,7 +85,7 @@ def test_an_address_that_comes_or_goes_is_told(namespace: Namespace) -> None:
     assert LocalAddress("eth0", "192.0.2.1", 24) not in follow(namespace, story)[-1]
 
 
-def test_changes_that_come_together_are_told_together(namespace: Namespace) -> None:
+def test_simultaneous_changes_are_reported_together(namespace: Namespace) -> None:
     async def story(notebook: Notebook) -> None:
         await shell("ip link add eth0 type bridge")
         await shell("for n in {1..100}; do echo addr add 192.0.2.$n/32 dev eth0; done | ip -batch -")
@@ -94,7 +94,7 @@ def test_changes_that_come_together_are_told_together(namespace: Namespace) -> N
     assert len(follow(namespace, story)) <= 3
 
 
-def test_our_own_interface_is_none_of_the_nodes_addresses(namespace: Namespace) -> None:
+def test_addresses_of_our_own_interface_do_not_count(namespace: Namespace) -> None:
     async def story(notebook: Notebook) -> None:
         await shell("ip link add nodeagent0 type bridge; ip addr add 10.96.0.1/32 dev nodeagent0")
         await shell("ip link add eth0 type bridge; ip addr add 192.0.2.1/24 dev eth0")

@@ -87,7 +87,7 @@ def test_timeouts_are_set_in_the_namespace(namespace: Namespace) -> None:
     assert namespace.shell(f"cat {path}established {path}close_wait").split() == ["4321", "99"]
 
 
-def test_what_only_the_host_may_set_is_one_line_with_the_command(namespace: Namespace) -> None:
+def test_a_sysctl_that_only_the_host_may_set_is_one_line_with_the_command(namespace: Namespace) -> None:
     """nf_conntrack_max is read-only outside the first network namespace (net/netfilter/nf_conntrack_standalone.c)."""
     settings = ConntrackOptions(max_per_core=1 << 20)
     only_max = [s for s in required_sysctls([], conntrack=settings) if s.name.endswith("nf_conntrack_max")]

@@ -125,7 +125,7 @@ PLANTED = [
 @FAMILIES
 @OWNERSHIPS
 @pytest.mark.parametrize(("plant", "kind"), PLANTED)
-def test_what_no_generation_shows_is_found_within_a_round_and_repaired(
+def test_a_change_without_a_generation_is_found_within_a_round_and_repaired(
     kernel: Kernel,
     service: MakeService,
     always: Callable[[], None],
@@ -164,7 +164,7 @@ EDITS = [
 
 
 @pytest.mark.parametrize(("edit", "kind"), EDITS)
-def test_what_another_process_does_to_a_plain_table_is_found_where_its_generation_was_missed(
+def test_a_change_of_a_plain_table_is_found_although_its_generation_was_missed(
     kernel: Kernel, service: MakeService, always: Callable[[], None], edit: str, kind: str
 ) -> None:
     agent = kernel.start()
@@ -231,7 +231,7 @@ def test_an_audit_of_what_is_right_writes_nothing(
 
 
 @OWNERSHIPS
-def test_what_passes_change_between_slices_is_no_drift(
+def test_changes_of_passes_between_slices_are_not_drift(
     kernel: Kernel, service: MakeService, always: Callable[[], None], ownership: Ownership
 ) -> None:
     """Both families over one socket, endpoints and Services come and go, and clients of theirs are forgotten."""

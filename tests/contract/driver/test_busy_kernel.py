@@ -62,9 +62,7 @@ def test_no_service_is_blamed_for_a_kernel_without_memory(
 
 
 @OWNERSHIPS
-def test_what_is_in_force_in_the_end_is_what_was_wanted(
-    kernel: Kernel, service: MakeService, ownership: Ownership
-) -> None:
+def test_the_table_is_as_wanted_in_the_end(kernel: Kernel, service: MakeService, ownership: Ownership) -> None:
     """Whatever becomes of single commits, and of the answers to them."""
     kernel.faults.commits_are_answered = False
     wanted = [services(service, endpoints=number) for number in (1, 4, 2)]

@@ -107,7 +107,9 @@ def test_an_element_for_every_key_in_a_table_of_a_dead_agent_does_not_hinder_the
     assert "*" not in kernel.nft("list map ip nodeagent frontends")
 
 
-def test_an_element_in_anothers_place_is_found_by_the_full_comparison(kernel: Any, states: list[ServiceState]) -> None:
+def test_a_foreign_element_in_the_place_of_ours_is_found_by_the_full_comparison(
+    kernel: Any, states: list[ServiceState]
+) -> None:
     """Counting sees no difference; the periodic comparison reads every element."""
     agent = kernel.start()
     agent.sync(*states)
@@ -148,7 +150,7 @@ def test_without_counts_a_look_reads_only_some_elements_of_a_big_set_and_sees_it
     assert kernel.image() == right
 
 
-def test_changes_of_other_tables_are_none_of_ours(kernel: Any, states: list[ServiceState]) -> None:
+def test_changes_of_other_tables_are_ignored(kernel: Any, states: list[ServiceState]) -> None:
     agent = kernel.start()
     agent.sync(*states)
     kernel.nft("add table ip other; add chain ip other services; add table ip6 nodeagent")
@@ -184,7 +186,7 @@ def test_an_element_somebody_put_in_the_way_of_a_new_service_is_replaced(
     assert kernel.elements(schema.FRONTENDS)[key].endswith(b"default/late:http")
 
 
-def test_a_table_that_is_gone_is_made_anew_by_a_pass_that_does_not_know_it_yet(
+def test_a_pass_rebuilds_a_table_that_was_deleted_unnoticed(
     kernel: Any, states: list[ServiceState], service: MakeService
 ) -> None:
     """What the kernel refuses then is no sign of a kernel that lacks something."""

@@ -154,7 +154,7 @@ def test_an_owned_table_outlives_its_owner_and_is_adopted_not_remade(kernel: Any
     assert kernel.command("nft", "delete", "table", "ip", "nodeagent").returncode != 0
 
 
-def test_a_second_agent_is_told_that_there_is_one(kernel: Any, web: ServiceState) -> None:
+def test_a_second_agent_learns_of_the_first(kernel: Any, web: ServiceState) -> None:
     kernel.start(Ownership.OWNED).sync(web)
     with pytest.raises(NotPermitted, match="owned by another process"):
         kernel.start(Ownership.OWNED).sync(web)

@@ -71,7 +71,7 @@ def read(kernel: Any, socket: WatchedSocket) -> Contents:
     return found
 
 
-def test_what_is_fetched_is_what_a_dump_gives(kernel: Any, socket: WatchedSocket, states: list[ServiceState]) -> None:
+def test_fetched_elements_equal_a_dump(kernel: Any, socket: WatchedSocket, states: list[ServiceState]) -> None:
     kernel.start().sync(*states)
     assert read(kernel, socket) == kernel.contents()
     assert socket.fetched == 700 + 2 * 2 + 2 * (2 + 1)
@@ -127,7 +127,9 @@ def test_of_one_service_that_lacks_an_endpoint_all_is_read(
         pytest.param("flush map ip nodeagent backends", id="none at all"),
     ],
 )
-def test_what_others_changed_is_seen(kernel: Any, socket: WatchedSocket, states: list[ServiceState], edit: str) -> None:
+def test_a_change_of_another_process_is_seen(
+    kernel: Any, socket: WatchedSocket, states: list[ServiceState], edit: str
+) -> None:
     kernel.start().sync(*states)
     kernel.nft(edit)
     assert read(kernel, socket) == kernel.contents()

@@ -104,7 +104,7 @@ def test_a_dump_that_nobody_reads_to_its_end_does_not_hinder_the_next(kernel: An
     socket.close()
 
 
-def test_a_kernel_that_does_not_answer_is_told_from_one_that_refuses(
+def test_a_silent_kernel_is_distinguished_from_one_that_refuses(
     kernel: Any, service: MakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = kernel.start()
@@ -288,7 +288,7 @@ REPLACED = [
 
 
 @pytest.mark.parametrize(("name", "before", "after"), REPLACED)
-def test_an_element_in_anothers_place_is_found_by_the_walk(
+def test_a_foreign_element_in_the_place_of_ours_is_found_by_the_walk(
     kernel: Any, service: MakeService, name: str, before: str, after: str
 ) -> None:
     agent = kernel.start()

@@ -107,7 +107,7 @@ def test_nft_prints_the_table_and_names_what_a_person_looks_for(
 
 @FAMILIES
 @pytest.mark.parametrize("options", OPTIONS)
-def test_what_nft_prints_of_a_plain_table_loads_again_and_reads_back_equal(
+def test_the_nft_listing_of_a_plain_table_can_be_loaded_again(
     kernel: Any, states: dict[Family, list[ServiceState]], options: ProgramOptions, family: Family
 ) -> None:
     agent = kernel.start(Ownership.PLAIN, family, of_family(options, family))

@@ -226,7 +226,7 @@ def no_harm(scene: Scene) -> None:
     assert not any(harm.values()), harm
 
 
-def made_anew_at_once(agent: Agent, at: Addresses) -> Transaction:
+def rebuilt_at_once(agent: Agent, at: Addresses) -> Transaction:
     """The whole table as one transaction."""
     driver = agent.driver
     planner = Planner(at.family, driver._specs, driver._options, Ownership.PLAIN)
@@ -235,7 +235,7 @@ def made_anew_at_once(agent: Agent, at: Addresses) -> Transaction:
     return plan.transaction
 
 
-def test_a_table_that_is_made_anew_harms_no_packet(scene: Scene) -> None:
+def test_rebuilding_a_table_harms_no_packet(scene: Scene) -> None:
     """By another ownership, other options, and after failures; also one whose rules are rewritten in place."""
     agent = start(scene)
     agent.sync(*states(scene.at), node=scene.at.ranges)
@@ -253,11 +253,11 @@ def test_a_table_that_is_made_anew_harms_no_packet(scene: Scene) -> None:
     assert scene.node.nft("list tables").count("nodeagent") == 1, "the standby table is gone"
 
 
-def test_a_table_that_is_made_anew_in_one_transaction_harms_some(scene: Scene) -> None:
+def test_rebuilding_a_table_in_one_transaction_harms_some_packets(scene: Scene) -> None:
     """The control: what the scene is about can be seen."""
     agent = start(scene)
     agent.sync(*states(scene.at), node=scene.at.ranges)
-    anew = made_anew_at_once(agent, scene.at)
+    anew = rebuilt_at_once(agent, scene.at)
     deadline = time.monotonic() + PATIENT
     with scene.traffic():
         while not any(scene.counts()[0].values()):
@@ -350,7 +350,7 @@ def served_by(kernel: Any) -> list[str]:
     return hooked
 
 
-def test_what_is_left_of_a_standby_table_is_removed_with_the_other(kernel: Any, service: Any) -> None:
+def test_a_left_standby_table_is_removed_with_the_other(kernel: Any, service: Any) -> None:
     socket = kernel.run(Mortal)
     agent = kernel.start(socket=socket)
     agent.sync(service("web", "10.96.0.10", "10.244.2.2"))

@@ -76,7 +76,7 @@ def test_several_bad_ones_are_found_in_one_pass(kernel: Any, service: MakeServic
     assert [is_served(kernel, f"10.96.0.1{n}") for n in range(3)] == [False, True, False]
 
 
-def test_what_belongs_to_no_service_fails_the_pass_and_is_named(kernel: Any, service: MakeService) -> None:
+def test_a_refused_element_without_a_service_fails_the_pass_and_is_named(kernel: Any, service: MakeService) -> None:
     agent = kernel.start()
     with pytest.raises(CommitRejected, match="elements of service-cidrs: File exists"):
         agent.sync(service("web", "10.96.0.10", "10.244.1.1"), node=NodeState(("10.96.0.0/16", "10.96.64.0/18")))

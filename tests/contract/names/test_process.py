@@ -137,7 +137,7 @@ async def a_node(path: Path, kind: type[Node] = Node) -> AsyncIterator[Node]:
         await end(node)
 
 
-async def until_told_to_end(path: Path) -> None:
+async def until_asked_to_end(path: Path) -> None:
     """What `nodeagent cleanup` says to the process."""
     connection = await request_end(path / "dns.sock")
     assert connection is not None
@@ -255,7 +255,7 @@ def test_other_settings_mean_another_process_with_the_same_sockets(tmp_path: Pat
     run(scene, tmp_path)
 
 
-def test_a_process_that_is_told_to_end_is_replaced(tmp_path: Path) -> None:
+def test_a_process_that_gets_sigterm_is_replaced(tmp_path: Path) -> None:
     """By a signal of any sender, and by the agent before: the next agent meets it while it serves what has begun."""
 
     async def scene(node: Node) -> None:
@@ -267,7 +267,7 @@ def test_a_process_that_is_told_to_end_is_replaced(tmp_path: Path) -> None:
 
         await node.stop()
         ended = node.supervisor.pid
-        await until_told_to_end(tmp_path)
+        await until_asked_to_end(tmp_path)
         node.start()
         await until(lambda: node.supervisor.pid not in (0, ended))
         await node.until_said("10.96.0.1")
@@ -282,7 +282,7 @@ def test_a_process_that_is_ending_does_not_promise_answers_to_the_next_agent(tmp
         await node.until_said("10.96.0.1")
         await node.stop()
         ended = node.supervisor.pid
-        await until_told_to_end(tmp_path)
+        await until_asked_to_end(tmp_path)
         node.answering.clear()
         node.start()
         await until(lambda: node.supervisor.pid)
@@ -308,7 +308,7 @@ def test_an_agent_whose_process_another_one_took_ends_in_peace(tmp_path: Path) -
     run(scene, tmp_path)
 
 
-def test_what_the_process_counts_and_writes_is_heard_by_the_agent(
+def test_the_agent_receives_counts_and_log_lines_of_the_process(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(node: Node) -> None:

@@ -127,9 +127,7 @@ def test_everything_is_answered(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [], "the socket goes with the agent"
 
 
-def test_an_agent_that_says_nothing_is_told_from_one_that_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_agent_is_distinguished_from_a_missing_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nodeagent.proxy.observe.admin.admin_client.TIMEOUT_SECONDS", 0.1)
     path = tmp_path / "agent.sock"
     with pytest.raises(NoAgent, match="no agent answers at") as missing:
@@ -199,7 +197,7 @@ def test_the_log_level_is_changed_at_run_time(tmp_path: Path) -> None:
     assert served(path, ask) == ("debug", logging.DEBUG)
 
 
-def test_what_a_dead_agent_left_is_replaced(tmp_path: Path) -> None:
+def test_the_socket_of_a_dead_agent_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "agent.sock"
     listen_at(path, mode=0o660, group=None).close()
     assert path.is_socket()
@@ -221,7 +219,7 @@ def test_a_second_agent_listens_beside_the_first_and_is_found_there(tmp_path: Pa
     assert served(path, ask_second, view=View(namespace=1)) == [namespaced_path(path), path]
 
 
-def test_a_place_that_cannot_be_had_is_told_and_tried_again(tmp_path: Path) -> None:
+def test_a_socket_path_that_cannot_be_used_is_reported_and_retried(tmp_path: Path) -> None:
     path = tmp_path / "file" / "agent.sock"
     path.parent.write_text("in the way")
     reported: list[tuple[Problem, ...]] = []
@@ -250,7 +248,7 @@ def test_a_place_that_cannot_be_had_is_told_and_tried_again(tmp_path: Path) -> N
     assert f"cannot listen at {path}" in problem.detail
 
 
-def test_nobody_and_strangers_are_one_line(tmp_path: Path) -> None:
+def test_no_agent_and_a_foreign_server_are_one_line(tmp_path: Path) -> None:
     path = tmp_path / "agent.sock"
     with pytest.raises(NoAgent, match=r"no agent answers at .*: No such file"):
         AgentClient(path).ask("status", Status)
@@ -294,7 +292,7 @@ def test_a_group_that_there_is_not_is_a_problem_that_names_it(tmp_path: Path) ->
     assert "groupadd --system no-such-group" in problem.detail
 
 
-def test_what_killed_agents_left_is_swept_and_what_lives_is_not(tmp_path: Path) -> None:
+def test_files_of_killed_agents_are_removed_and_those_of_live_ones_stay(tmp_path: Path) -> None:
     def left_behind(name: str) -> Path:
         listener = listen_at(tmp_path / name, mode=0o660, group=None)
         listener.close()
@@ -342,7 +340,7 @@ def test_the_shell_completes_services_and_nodes_that_the_agent_knows(
     assert ask(at=tmp_path / "nobody.sock") == []
 
 
-def test_what_cannot_be_looked_for_is_kept(tmp_path: Path) -> None:
+def test_a_file_whose_owner_is_unknown_is_kept(tmp_path: Path) -> None:
     left = namespaced_path(tmp_path / "agent.sock")
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(left))

@@ -209,7 +209,7 @@ def test_events_outlast_a_server_that_is_away(
     assert len(caplog.records) == 1, "said once, not at every attempt"
 
 
-def test_what_does_not_fit_is_counted_and_forgotten(until: Any, running: Any) -> None:
+def test_events_beyond_the_limit_are_counted_and_dropped(until: Any, running: Any) -> None:
     async def scenario() -> None:
         async with bench(capacity=3) as here, running(here.recorder.run()):
             here.server.status = 503
@@ -242,7 +242,7 @@ def test_a_missing_permission_is_said_once(until: Any, running: Any, caplog: pyt
     assert warnings == ["event AddressConflict refused status=403: 403 Forbidden: events is forbidden"]
 
 
-def test_what_is_due_when_the_agent_stops_is_still_sent(running: Any) -> None:
+def test_events_that_are_due_at_the_end_are_still_sent(running: Any) -> None:
     async def scenario() -> None:
         async with bench(timing=EventTiming(spacing=60)) as here:
             async with running(here.recorder.run()):
@@ -295,7 +295,7 @@ def test_of_many_nodes_that_say_the_same_one_writes_and_counts(until: Any, runni
     asyncio.run(scenario())
 
 
-def test_a_shared_event_the_server_forgot_is_written_by_whoever_sees_it_next(until: Any, running: Any) -> None:
+def test_a_shared_event_that_the_server_forgot_is_written_by_the_next_agent(until: Any, running: Any) -> None:
     async def scenario() -> None:
         async with bench(timing=EventTiming(spacing=0, memory=0.0)) as here:
             second = here.recorder_of("n2")

@@ -139,7 +139,7 @@ def test_the_wildcard_answers_in_both_families(host: str, get: Any, until: Any, 
     asyncio.run(scenario())
 
 
-def test_a_port_that_is_taken_is_told_and_tried_again(get: Any, until: Any, running: Any, free_ports: Any) -> None:
+def test_a_port_in_use_is_reported_and_retried(get: Any, until: Any, running: Any, free_ports: Any) -> None:
     async def scenario() -> None:
         node = Node()
         (port,) = free_ports(1)

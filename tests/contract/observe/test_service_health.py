@@ -317,7 +317,7 @@ def test_listeners_follow_the_addresses_of_the_node(until: Any, running: Any, fr
     asyncio.run(scenario())
 
 
-def test_an_address_list_without_a_match_is_told_once_the_addresses_are_known(until: Any, running: Any) -> None:
+def test_an_address_list_without_a_match_is_reported_when_the_addresses_are_known(until: Any, running: Any) -> None:
     async def scenario() -> None:
         bench = Bench()
         part = ServiceHealth(is_healthy=lambda: True, report=bench.report)

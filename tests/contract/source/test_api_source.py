@@ -355,7 +355,7 @@ def test_endpoint_slices_are_read_as_soon_as_the_server_has_them(
         pytest.param(None, "no Node of that name", id="not allowed to ask"),
     ],
 )
-def test_a_wrong_node_name_is_told_with_those_there_are(
+def test_a_wrong_node_name_is_reported_with_the_existing_names(
     fake_api_server: Servers, there: list[str] | None, detail: str
 ) -> None:
     nothing = {"metadata": {"resourceVersion": "1"}, "items": []}

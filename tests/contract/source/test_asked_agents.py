@@ -221,7 +221,7 @@ async def of_an_older_version(request: web.Request) -> web.StreamResponse:
     return opened
 
 
-def test_an_older_agent_is_asked_in_its_words(fake_api_server: Callable[[], Any], tmp_path: Path) -> None:
+def test_an_older_agent_is_asked_in_its_own_format(fake_api_server: Callable[[], Any], tmp_path: Path) -> None:
     async def main() -> list[NodeAnswer]:
         async with fake_api_server() as server:
             server.reply(NODES, {"items": [node("a"), node("b")]})

@@ -427,7 +427,7 @@ def test_a_name_that_no_host_can_have_is_not_reached(host: str) -> None:
 
 
 @pytest.mark.parametrize("rests", [True, False])
-def test_what_comes_while_nothing_is_read_is_one_piece(fake_api_server: Servers, rests: bool) -> None:
+def test_bytes_that_arrive_during_a_pause_are_one_piece(fake_api_server: Servers, rests: bool) -> None:
     said = [f"{number};".encode() for number in range(200)]
 
     async def main() -> list[bytes]:

@@ -80,7 +80,9 @@ def written(fake_api_server: Callable[[], Any], directory: Path) -> tuple[Path, 
     return archive, count, missing
 
 
-def test_what_came_is_there_and_who_is_missing_is_said(fake_api_server: Callable[[], Any], tmp_path: Path) -> None:
+def test_the_bundle_has_what_arrived_and_names_the_missing_nodes(
+    fake_api_server: Callable[[], Any], tmp_path: Path
+) -> None:
     archive, count, missing = written(fake_api_server, tmp_path)
 
     assert (count, set(missing)) == (1, {"b", "c", "d"})
@@ -113,7 +115,7 @@ def test_a_node_is_taken_out_by_its_name(fake_api_server: Callable[[], Any], tmp
         pass
 
 
-def test_what_is_no_archive_is_said(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_archive_is_reported(tmp_path: Path) -> None:
     for content in (b"", b"text", bytes(range(256))):
         path = tmp_path / "x"
         path.write_bytes(content)

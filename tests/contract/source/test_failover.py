@@ -127,7 +127,7 @@ def test_where_one_refuses_another_is_asked_and_then_kept_to(fake_api_server: Se
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 410, 422, 429])
-def test_what_any_server_would_say_is_believed(fake_api_server: Servers, status: int) -> None:
+def test_an_answer_that_every_server_would_give_is_believed(fake_api_server: Servers, status: int) -> None:
     async def play(client: ApiClient, first: FakeServer, second: FakeServer) -> None:
         first.reply(PATH, {"kind": "Status", "code": status}, status)
         with pytest.raises(KubeError, match=str(status)):
@@ -137,7 +137,7 @@ def test_what_any_server_would_say_is_believed(fake_api_server: Servers, status:
     between(fake_api_server, play)
 
 
-def test_what_all_refuse_is_refused_and_nobody_moves(fake_api_server: Servers) -> None:
+def test_a_request_that_all_servers_refuse_moves_no_client(fake_api_server: Servers) -> None:
     async def play(client: ApiClient, first: FakeServer, second: FakeServer) -> None:
         for server in (first, second):
             server.reply(PATH, {"kind": "Status", "code": 403, "message": f"not at {server.url}"}, 403)
@@ -150,7 +150,7 @@ def test_what_all_refuse_is_refused_and_nobody_moves(fake_api_server: Servers) -
     between(fake_api_server, play)
 
 
-def test_what_the_only_one_that_lives_says_is_told(fake_api_server: Servers) -> None:
+def test_the_error_of_the_only_live_server_is_reported(fake_api_server: Servers) -> None:
     async def play(client: ApiClient, first: FakeServer, second: FakeServer) -> None:
         await first.stop()
         second.reply(PATH, {"kind": "Status", "code": 403}, 403)

@@ -75,7 +75,7 @@ def status(document: dict[str, Any]) -> bytes:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_output_and_errors_are_told_apart(fake_api_server: Callable[[], Any], protocol: str) -> None:
+def test_output_and_errors_are_separate(fake_api_server: Callable[[], Any], protocol: str) -> None:
     frames = [b"\x01", b"\x01one ", b"\x02oh", b"\x01two", status(SUCCESS)]
 
     ran, server, _ = run(fake_api_server, frames, protocols=(protocol,))
@@ -113,7 +113,7 @@ def test_an_exit_code_is_the_programs(fake_api_server: Callable[[], Any]) -> Non
     ],
     ids=["broken off", "not started", "too long"],
 )
-def test_what_is_not_an_end_is_an_error(
+def test_a_stream_without_an_exit_status_is_an_error(
     fake_api_server: Callable[[], Any], frames: list[bytes], error: type[KubeError], said: str
 ) -> None:
     with pytest.raises(error, match=said):

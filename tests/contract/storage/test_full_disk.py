@@ -51,7 +51,7 @@ async def is_refused(store: Store, name: str) -> bool:
     return False
 
 
-def test_a_full_disk_is_told_deletions_pass_and_room_is_used_at_once(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_allows_deletions_and_is_used_again(tmp_path: Path) -> None:
     async def scenario(clock: Clock) -> None:
         async with open_store(tmp_path, clock) as store:
             kept = [record for number in range(MANY) for record in await store.commit([put(f"n{number}")])]

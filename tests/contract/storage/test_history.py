@@ -175,7 +175,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS, seed=st.integers(0, 2**16))
 @settings(max_examples=25, deadline=None)
-def test_every_watcher_sees_each_change_once_and_in_order_or_is_told_to_list_again(
+def test_every_watcher_sees_each_change_once_in_order_or_must_list_again(
     new_bench: NewBench, steps: Sequence[Step], seed: int
 ) -> None:
     """Watchers start at random revisions, lag at random, some with a selector; a model of the history judges them."""

@@ -83,7 +83,7 @@ def test_said_once_more_it_is_no_new_revision(new_bench: NewBench) -> None:
     asyncio.run(scenario())
 
 
-def test_written_without_an_end_it_has_none(new_bench: NewBench) -> None:
+def test_an_object_written_without_an_expiry_has_no_lease(new_bench: NewBench) -> None:
     async def scenario() -> None:
         bench = new_bench()
         async with bench.store() as store:

@@ -151,7 +151,7 @@ def test_another_value_at_that_place_proves_a_conflict(tmp_path: Path) -> None:
     played(tmp_path, scenario)
 
 
-def test_what_can_be_carried_out_only_once_is_sent_again(tmp_path: Path) -> None:
+def test_a_write_that_can_take_effect_only_once_is_sent_again(tmp_path: Path) -> None:
     async def scenario(bench: Bench) -> None:
         (first,) = await bench.other.commit(put(0, 1))
         await bench.lose(lose_request, lose_request)
@@ -165,7 +165,7 @@ def test_what_can_be_carried_out_only_once_is_sent_again(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("expected", [0, None])
-def test_what_could_be_carried_out_twice_is_sent_once(tmp_path: Path, expected: int | None) -> None:
+def test_a_write_that_could_take_effect_twice_is_sent_once(tmp_path: Path, expected: int | None) -> None:
     """A create that is delayed in a member could come after a second one, and after that one's deletion."""
 
     async def scenario(bench: Bench) -> None:
@@ -193,7 +193,7 @@ def test_a_later_refusal_says_nothing_of_what_was_sent_before(tmp_path: Path) ->
     played(tmp_path, scenario)
 
 
-def test_what_is_deleted_while_its_lease_is_renewed_is_written_again(tmp_path: Path) -> None:
+def test_an_object_deleted_while_its_lease_is_renewed_is_written_again(tmp_path: Path) -> None:
     """A lease outlives its object."""
 
     async def scenario(bench: Bench) -> None:

@@ -75,7 +75,7 @@ def test_prefixes_beside_and_within_one_another(tmp_path: Path, caplog: pytest.L
     asyncio.run(scenario())
 
 
-def test_who_lacks_rights_is_told_which(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_user_without_rights_learns_which_are_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     files = Files.make(tmp_path)
     connection: list[str | Path] = ["--cacert", files.authority, "--cert", files.client[0], "--key", files.client[1]]
 

@@ -106,7 +106,7 @@ def test_who_is_woken_by_a_transaction_sees_all_of_it(new_bench: NewBench) -> No
     asyncio.run(scenario())
 
 
-def test_what_was_committed_can_be_read_by_whoever_waited_for_it(new_bench: NewBench) -> None:
+def test_a_caller_that_waited_for_a_commit_can_read_it(new_bench: NewBench) -> None:
     async def scenario() -> None:
         async with new_bench().store() as store:
 
@@ -184,7 +184,7 @@ def test_two_servers_see_each_other_and_write_one_sequence(new_durable_bench: Ne
     asyncio.run(scenario())
 
 
-def test_what_one_server_has_acknowledged_another_shows_that_asked_for_what_is_latest(
+def test_a_read_of_the_latest_revision_shows_writes_of_other_servers(
     new_durable_bench: NewBench,
 ) -> None:
     async def scenario() -> None:

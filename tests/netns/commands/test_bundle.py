@@ -32,7 +32,7 @@ def members(bundle: Path) -> dict[str, Any]:
     return found
 
 
-def test_what_is_replayed_is_the_table_that_was_bundled(node: Node, tmp_path: Path) -> None:
+def test_the_replayed_table_equals_the_bundled_one(node: Node, tmp_path: Path) -> None:
     node.program_examples("--table-ownership=plain")
     bundle = tmp_path / "report.tar.gz"
     done = node.nodeagent("bundle", str(bundle), *SOURCE, environment=SETTINGS)
@@ -195,7 +195,7 @@ def test_a_bundle_is_never_written_over_a_file(node: Node, tmp_path: Path) -> No
     assert bundle.read_text() == "mine"
 
 
-def test_what_is_no_bundle_is_one_line(node: Node, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_bundle_is_one_line(node: Node, tmp_path: Path) -> None:
     file = tmp_path / "report.tar.gz"
     file.write_text("not an archive")
     done = node.nodeagent("replay", str(file))

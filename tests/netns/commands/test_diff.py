@@ -37,7 +37,7 @@ def test_the_options_of_a_run_are_those_of_the_comparison(node: Node) -> None:
     assert node.nodeagent("diff", *SOURCE, "--cluster-cidr", cidrs).stdout.startswith("same: ")
 
 
-def test_what_was_programmed_is_the_same(node: Node) -> None:
+def test_diff_finds_no_difference_after_a_pass(node: Node) -> None:
     node.program_examples("--table-ownership=plain")
     found = diff(node, 0)
     assert found["verdict"].startswith("same: ")
@@ -67,7 +67,7 @@ def test_what_was_programmed_is_the_same(node: Node) -> None:
         ),
     ],
 )
-def test_an_element_that_another_changed_is_told(
+def test_an_element_that_another_changed_is_reported(
     node: Node, change: str, wanted: str | None, found: str | None
 ) -> None:
     node.program_examples("--table-ownership=plain")
@@ -115,7 +115,7 @@ def test_an_element_that_another_changed_is_told(
         ),
     ],
 )
-def test_an_address_that_another_changed_is_told(
+def test_an_address_that_another_changed_is_reported(
     node: Node, change: str, differing: list[tuple[str, str | None, str | None, str]]
 ) -> None:
     node.program_examples("--table-ownership=plain")
@@ -149,7 +149,7 @@ def test_an_address_that_another_changed_is_told(
     ],
     ids=["gone", "down", "another alias", "another's"],
 )
-def test_an_interface_that_another_changed_is_told(node: Node, change: str, state: str, all_missing: bool) -> None:
+def test_an_interface_that_another_changed_is_reported(node: Node, change: str, state: str, all_missing: bool) -> None:
     node.program_examples("--table-ownership=plain")
     node.shell(change)
     printed = diff(node, 1)
@@ -170,7 +170,7 @@ def test_an_interface_that_nobody_wants_is_not_compared(node: Node) -> None:
     assert (done.returncode, document["interface"], document["addresses"]) == (0, {}, [])
 
 
-def test_a_table_that_is_not_there_is_told(node: Node) -> None:
+def test_a_missing_table_is_reported(node: Node) -> None:
     found = diff(node, 1)
     assert found["verdict"].startswith("different: table IPv4 is not there, table IPv6 is not there; ")
     assert all(element["found"] is None for element in found["elements"])

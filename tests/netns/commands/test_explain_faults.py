@@ -67,14 +67,14 @@ def test_each_fault_is_named_and_no_twin_is(watched: WatchedNode) -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_what_is_said_is_what_becomes_of_connections(watched: WatchedNode, name: str) -> None:
+def test_explain_agrees_with_real_connections(watched: WatchedNode, name: str) -> None:
     number = list(FAULTS).index(name)
     assert fate(watched, address(2 * number + 1)) in FAULTS[name].fails
     assert fate(watched, address(2 * number + 2)) is None
 
 
 @pytest.mark.parametrize("name", ["selector", "target-port", "label", "cluster-ip", "node-port"])
-def test_of_one_service_the_first_line_says_it_too(watched: WatchedNode, name: str) -> None:
+def test_the_first_line_about_one_service_says_it(watched: WatchedNode, name: str) -> None:
     code, line = watched.explain(name)
     assert (code, line.startswith("broken: ")) == (1, True)
     for text in FAULTS[name].says:

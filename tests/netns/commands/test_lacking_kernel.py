@@ -96,7 +96,7 @@ def said(done: Done) -> list[str]:
         ("permission", "nf_tables: not permitted: run as root or with CAP_NET_ADMIN"),
     ],
 )
-def test_what_needs_nf_tables_says_so(
+def test_commands_that_need_nf_tables_report_its_absence(
     carry_out: Callable[[str, tuple[str, ...]], Done], lack: str, words: str, command: str
 ) -> None:
     done = carry_out(lack, NEEDS_NF_TABLES[command])
@@ -106,7 +106,7 @@ def test_what_needs_nf_tables_says_so(
 
 @pytest.mark.parametrize("command", DOES_WITHOUT)
 @pytest.mark.parametrize("lack", LACKS)
-def test_what_does_without_says_at_most_a_note(
+def test_commands_that_do_not_need_nf_tables_print_at_most_a_note(
     carry_out: Callable[[str, tuple[str, ...]], Done], lack: str, command: str
 ) -> None:
     done = carry_out(lack, DOES_WITHOUT[command])

@@ -68,7 +68,7 @@ def test_a_document_shows_what_its_commands_print(document: str, shows: int, tmp
     assert "Traceback" not in printed
 
 
-def test_what_is_not_printed_is_missed() -> None:
+def test_a_missing_line_of_output_fails_the_test() -> None:
     wanted = ["healthy: …", "…0:2…"]
     assert not_shown(wanted, "first\nhealthy: 1 of 1\nthen 0:2 so\n") == ""
     assert not_shown(wanted, "then 0:2 so\nhealthy: 1 of 1\n") == "…0:2…"

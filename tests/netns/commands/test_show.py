@@ -103,7 +103,7 @@ def test_yaml_says_what_json_says_and_names_stand_alone(
         pytest.param("> >(exec true)", "", id="reader gone"),
     ],
 )
-def test_an_output_that_fails_is_one_line_and_a_reader_that_has_enough_is_told_nothing(
+def test_a_failed_output_is_one_line_and_a_closed_pipe_is_silent(
     programmed: Node, arguments: tuple[str, ...], redirection: str, line: str
 ) -> None:
     wait = "sleep 0.5; " if ">(" in redirection else ""
@@ -117,7 +117,7 @@ def nft(node: Node, script: str) -> None:
     )
 
 
-def test_what_interrupts_a_reader_is_waited_out(programmed: Node) -> None:
+def test_interrupted_dumps_do_not_disturb_show(programmed: Node) -> None:
     """Somebody else changes rules without a pause: single dumps are interrupted, `show` is not."""
     expected = programmed.nodeagent("show").stdout
     chains = "".join(f"add chain ip others {'long-name-' * 10}{number}\n" for number in range(3000))

@@ -45,7 +45,7 @@ def test_an_interface_that_there_is_not_is_named(node: Node) -> None:
     assert done.stderr == "nodeagent: there is no interface eth9 here: see ip link\n"
 
 
-def test_a_directory_that_there_is_not_is_told_before_an_agent_is_missed(node: Node, tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported_before_a_missing_agent(node: Node, tmp_path: Path) -> None:
     done = node.nodeagent("plan", "--manifests", str(tmp_path / "tpyo"))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"nodeagent: manifest directory {tmp_path / 'tpyo'}: No such file or directory\n"
@@ -62,9 +62,7 @@ WITHOUT_OVERRIDE = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", 
 
 
 @pytest.mark.parametrize("command", ["explain", "log-level"])
-def test_a_socket_that_is_not_open_to_one_is_told_from_an_agent_that_is_not_there(
-    node: Node, tmp_path: Path, command: str
-) -> None:
+def test_a_forbidden_socket_is_distinguished_from_a_missing_agent(node: Node, tmp_path: Path, command: str) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(0)
     place = closed / "agent.sock"

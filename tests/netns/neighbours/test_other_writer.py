@@ -122,7 +122,7 @@ def test_an_agent_that_comes_later_starts_beside_it(served: Cluster, writer: Wri
     change_services(served, agent)
 
 
-def test_what_it_flushes_comes_back_while_it_goes_on(served: Cluster, writer: Writer) -> None:
+def test_flushed_rules_come_back_while_it_keeps_flushing(served: Cluster, writer: Writer) -> None:
     """A plain table; an owned one cannot be flushed (test_clusterip_owned.py)."""
     agent = served.start_agent(*WITH_POD_CIDRS, "--table-ownership", "plain")
     for damage in ("flush chain ip nodeagent prerouting", "flush ruleset", "delete table ip6 nodeagent"):

@@ -42,7 +42,7 @@ def test_the_nodes_own_connections_need_no_rule(beside: Scene, family: Family, p
 
 @BESIDE
 @FAMILIES
-def test_what_the_others_need(beside: Scene, family: Family) -> None:
+def test_pods_and_clients_need_rules_of_ufw(beside: Scene, family: Family) -> None:
     """Before: nothing but timeouts. `ufw route allow to PODS` for pods, `ufw allow PORT` for servers of the node."""
     world = beside.world
     asked = {

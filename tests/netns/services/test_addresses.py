@@ -93,7 +93,7 @@ def claimant(name: str, number: int, created: str) -> Service:
     return replace(service, metadata=replace(service.metadata, creation_timestamp=created))
 
 
-def test_the_older_of_two_claimants_is_served_the_other_told_and_served_when_it_is_gone(exposed: ServingNode) -> None:
+def test_the_older_of_two_services_is_served_and_the_other_when_it_is_gone(exposed: ServingNode) -> None:
     older = claimant("older", 20, "2026-01-01T00:00:00Z")
     younger = claimant("a-younger", 21, "2026-01-02T00:00:00Z")
     outside = exposed.world["outside"]

@@ -9,7 +9,7 @@ import pytest
 from nodeagent.model.addresses import Protocol, endpoint_text, family_of
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.objects import service_port
-from tests.netns.trace.test_foretells import asked, check
+from tests.netns.trace.test_predictions import asked, check
 
 pytestmark = pytest.mark.kernel
 

@@ -106,7 +106,9 @@ def test_an_answer_that_the_bridge_carries_past_the_rules(bridged: Cluster, tabl
         ),
     ],
 )
-def test_what_a_bridge_carries_back_is_not_routed(bridged: Cluster, script: str, undo: str, tables: str) -> None:
+def test_answers_that_a_bridge_carries_back_are_not_routed(
+    bridged: Cluster, script: str, undo: str, tables: str
+) -> None:
     world = bridged.world
     assert works_again(world, *BETWEEN[tables])
     with planted(world, script, undo):

@@ -8,7 +8,7 @@ from nodeagent.model.addresses import Protocol, endpoint_text, family_of
 from nodeagent.model.objects import Service, ServiceSpec, SessionAffinityConfig
 from tests.harness.cluster import NODE, TARGET_PORT, UNTHROTTLED, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.objects import make_endpoint, make_service, make_slice, service_port
-from tests.netns.trace.test_foretells import asked, check
+from tests.netns.trace.test_predictions import asked, check
 
 pytestmark = pytest.mark.kernel
 
@@ -117,7 +117,7 @@ def guarded(name: str, number: int, address: str, cidr: str) -> Service:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_what_becomes_of_it_is_what_a_trace_says(served: Cluster, name: str) -> None:
+def test_a_trace_predicts_what_happens_to_the_packet(served: Cluster, name: str) -> None:
     kind, world = KINDS[name], served.world
     traced, answers = asked(world, kind.client, kind.address, kind.port, kind.protocol)
     family = family_of(kind.address)

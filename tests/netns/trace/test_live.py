@@ -76,7 +76,9 @@ SOME = [connection for number, connection in enumerate(CONNECTIONS) if number in
 
 
 @pytest.mark.parametrize(("place", "family", "protocol"), CONNECTIONS if EFFORT >= LONG else SOME)
-def test_real_packets_go_as_foretold(node: Cluster, place: tuple[str, int], family: Family, protocol: Protocol) -> None:
+def test_real_packets_go_as_predicted(
+    node: Cluster, place: tuple[str, int], family: Family, protocol: Protocol
+) -> None:
     world = node.world
     client, number = place
     address = cluster_ips(number)[family is Family.IPV6]
@@ -92,7 +94,7 @@ def test_real_packets_go_as_foretold(node: Cluster, place: tuple[str, int], fami
     assert all(packet["steps"] for packet in found["packets"] if packet["agrees"] is not None)
 
 
-def test_what_goes_another_way_is_told(node: Cluster) -> None:
+def test_a_packet_that_takes_another_way_is_reported(node: Cluster) -> None:
     """A firewall that comes up after the rules were read."""
     world, address = node.world, cluster_ips(1)[0]
     with Following(world, "caller", address, Protocol.TCP, 2) as following:

@@ -119,7 +119,7 @@ def not_acknowledged(client: socket.socket) -> int:
 
 @FAMILIES
 @pytest.mark.parametrize(("script", "undo", "says"), TELLERS)
-def test_a_client_that_is_not_told_that_the_way_out_is_narrow(
+def test_a_client_that_does_not_learn_of_the_narrow_path_out(
     talking: Cluster, script: str, undo: str, says: str, family: Family
 ) -> None:
     address = of_family(family, TALK)
@@ -145,7 +145,7 @@ def test_a_client_that_is_not_told_that_the_way_out_is_narrow(
 
 
 @FAMILIES
-def test_an_endpoint_that_is_not_told_that_the_way_to_the_client_is_narrow(talking: Cluster, family: Family) -> None:
+def test_an_endpoint_that_does_not_learn_of_the_narrow_path_to_the_client(talking: Cluster, family: Family) -> None:
     address = of_family(family, NEAR)
     endpoint = talking.world["web-0"].address(family)
     silent = by_shell(f"nft '{HOOKED.format('output', ERRORS)}'", GONE)
@@ -186,7 +186,7 @@ CLAMPS = [
 
 
 @pytest.mark.parametrize(("script", "undo", "family"), CLAMPS)
-def test_who_sends_shorter_segments_need_not_be_told(talking: Cluster, script: str, undo: str, family: Family) -> None:
+def test_a_sender_of_short_segments_is_not_affected(talking: Cluster, script: str, undo: str, family: Family) -> None:
     address = of_family(family, TALK)
     silent = by_shell(f"nft '{HOOKED.format('output', ERRORS)}'", GONE)
     with narrow(talking, "eth0"), silent(talking), by_shell(script, undo)(talking):

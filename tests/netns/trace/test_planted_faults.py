@@ -190,7 +190,7 @@ def test_a_port_of_another_protocol_is_named_with_those_there_are(node: Cluster)
     assert not works(node.world, "caller", FAR, "udp", read_with_retries=True)
 
 
-def test_a_node_port_at_an_address_that_has_none(node: Cluster) -> None:
+def test_a_node_port_at_an_address_without_node_ports(node: Cluster) -> None:
     world = node.world
 
     def asked(address: str) -> tuple[str, int]:
@@ -246,7 +246,7 @@ def test_rules_outside_of_ip_are_named_where_they_may_be_why(node: Cluster) -> N
 
 
 def test_a_reverse_path_filter(node: Cluster) -> None:
-    """What the route back leads elsewhere is dropped; trace says so before, check counts it after."""
+    """Packets whose route back uses another interface are dropped: trace predicts it, check counts it afterwards."""
     world, connection = node.world, ("outside", BALANCER, "tcp")
     assert first_line(world, *connection, "--from", "eth0")[1] == 0
     assert works(world, *connection, read_with_retries=True)

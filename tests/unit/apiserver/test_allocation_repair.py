@@ -131,7 +131,7 @@ def test_beside_a_server_of_the_previous_version_both_records_count() -> None:
     played(scenario, predecessor(), written("a", 30000), record(30000, "demo/a"))
 
 
-def test_what_no_service_holds_is_free_at_once() -> None:
+def test_an_address_that_no_service_holds_is_free_at_once() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.repair.begin()
         assert bench.recorded() == [30000]

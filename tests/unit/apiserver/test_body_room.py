@@ -50,7 +50,7 @@ def test_a_body_that_is_only_announced_takes_no_room() -> None:
     asyncio.run(scenario())
 
 
-def test_of_a_user_the_first_body_is_always_read_and_others_have_a_share() -> None:
+def test_the_first_body_of_a_user_is_always_read_and_others_share() -> None:
     async def scenario() -> None:
         room = BodyRoom(most_bytes=1000, of_a_user=50)
         first, second, third = (Sender(room, "agent") for _ in range(3))

@@ -48,7 +48,7 @@ def test_values_in_protobuf_are_counted_before_they_are_made(raw: bytes) -> None
     assert most < 64 * 1024 * 1024
 
 
-def test_what_is_read_of_a_deletion_is_counted_too() -> None:
+def test_the_body_of_a_deletion_is_counted() -> None:
     raw = field(4, b"") * 200_000
     with pytest.raises(ApiError, match="limit is 100000 values"):
         parse_delete_options(envelope("v1", "DeleteOptions", raw), PROTOBUF)

@@ -70,7 +70,7 @@ def flip(path: Path | str, offset: int, bit: int = 0) -> None:
     Path(path).write_bytes(data)
 
 
-def test_a_flipped_bit_is_told_with_the_object_it_is_in(tmp_path: Path) -> None:
+def test_a_flipped_bit_is_reported_with_its_object(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     written(path)
     flip(path, path.read_bytes().index(b'"name":"n7"') + 40)
@@ -104,7 +104,7 @@ def test_a_log_that_a_kill_left_is_whole(tmp_path: Path) -> None:
     assert names_in(path) == {f"n{number}" for number in range(10)}
 
 
-def test_a_log_that_was_begun_anew_is_whole(tmp_path: Path) -> None:
+def test_a_restarted_log_is_complete(tmp_path: Path) -> None:
     """The frames of the one before come after it."""
 
     async def scenario() -> None:
@@ -135,7 +135,7 @@ def test_a_log_with_a_damaged_header_ends_the_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", ["damaged", "short"])
-def test_a_log_that_ends_in_a_torn_transaction_is_read_and_it_is_told(
+def test_a_log_that_ends_in_a_torn_transaction_is_read_and_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, cut: str
 ) -> None:
     path = killed(tmp_path / "s.db")
@@ -175,7 +175,7 @@ def test_a_store_to_which_a_later_version_added_columns_is_written(tmp_path: Pat
     assert "new" in names_in(path)
 
 
-def test_what_follows_a_restore_is_beyond_every_revision_handed_out_before(tmp_path: Path) -> None:
+def test_revisions_after_a_restore_are_higher_than_all_before(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with store_at(tmp_path / "s.db") as store:
             await store.commit([put("a")])
@@ -238,7 +238,7 @@ def test_a_snapshot_follows_no_link_and_overwrites_nothing(tmp_path: Path) -> No
     assert taken.read_text() == "mine"
 
 
-def test_what_cannot_be_stored_is_refused_and_the_store_goes_on(tmp_path: Path) -> None:
+def test_an_object_that_cannot_be_stored_is_refused_and_the_store_goes_on(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with store_at(tmp_path / "s.db") as store:
             with pytest.raises(Exception, match="not found"):

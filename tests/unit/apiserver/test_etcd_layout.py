@@ -51,7 +51,7 @@ def test_an_object_has_a_key_and_the_key_tells_the_object(collection: str, path:
         b"/registry/\xff\xfe",
     ],
 )
-def test_what_is_not_served_is_nowhere(key: bytes) -> None:
+def test_keys_of_kinds_that_are_not_served_are_ignored(key: bytes) -> None:
     assert LAYOUT.locate(key) is None
 
 
@@ -122,7 +122,7 @@ def test_a_value_that_cannot_be_read_says_why(found: bytes, why: str) -> None:
         LAYOUT.body("services", "default/web", found, 7)
 
 
-def test_what_a_kind_makes_of_a_value_stops_nothing_else() -> None:
+def test_a_value_that_a_kind_cannot_convert_is_unreadable() -> None:
     def broken(_: Any) -> Any:
         raise KeyError("spec")
 

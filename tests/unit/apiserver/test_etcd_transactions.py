@@ -35,7 +35,7 @@ def proven(*events: WatchEvent, of: list[Change]) -> int | None:
     return None if found is None else found.actual
 
 
-def test_two_writes_of_the_same_are_told_apart() -> None:
+def test_two_writes_of_the_same_object_are_distinguished() -> None:
     """Of those under way one ends first, and what comes then has to reach the other."""
     first, second = (transaction(LAYOUT, [put("a", 5, 1)]) for _ in range(2))
     under_way = [first, second]
@@ -52,7 +52,7 @@ def test_the_same_bytes_prove_nothing() -> None:
     assert proven(seen(gone("a", 5), 9), of=[gone("a", 5)]) is None
 
 
-def test_what_came_after_the_same_bytes_proves_nothing() -> None:
+def test_a_later_write_of_the_same_bytes_proves_nothing() -> None:
     assert proven(seen(put("a", 5, 1), 9), seen(put("a", 9, 2), 10), of=[put("a", 5, 1)]) is None
 
 
@@ -60,7 +60,7 @@ def test_another_value_proves_that_it_was_not_carried_out_even_where_its_own_cam
     assert proven(seen(put("a", 5, 2), 8), seen(put("a", 8, 1), 9), of=[put("a", 5, 1)]) == 8
 
 
-def test_what_came_before_does_not_count() -> None:
+def test_earlier_writes_do_not_count() -> None:
     assert proven(seen(put("a", 3, 2), 5), of=[put("a", 5, 1)]) is None
     assert proven(seen(put("a", 3, 2), 5), seen(put("a", 5, 3), 9), of=[put("a", 5, 1)]) == 9
 
@@ -113,7 +113,7 @@ def test_only_what_replaces_a_revision_is_carried_out_once(expected: list[int | 
         ("UNAUTHENTICATED", "etcdserver: invalid auth token", Outcome.DENIED),
     ],
 )
-def test_what_an_error_means(code: str, text: str, outcome: Outcome) -> None:
+def test_each_error_has_an_outcome(code: str, text: str, outcome: Outcome) -> None:
     assert outcome_of(code, text) is outcome
 
 

@@ -112,7 +112,7 @@ def test_each_member_is_asked_when_it_is_followed() -> None:
     assert new.asked[0] == etcd_messages.watch_create(*BELOW, 2)
 
 
-def test_a_watch_that_is_refused_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_watch_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         follow(Scripted("3.5.28", NO_RIGHTS), moves=3)
     assert [record.getMessage() for record in caplog.records] == ["etcd refuses the watch member=3.5.28 reason=denied"]

@@ -34,7 +34,7 @@ def records(resource: Resource) -> list[Record]:
 
 
 @pytest.mark.parametrize("kind", RECORDED["selected"])
-def test_what_is_selected(kind: str) -> None:
+def test_field_selectors_select(kind: str) -> None:
     resource = row(kind)
     reader, stored = FieldReader(resource), records(resource)
     found: dict[str, Any] = {}
@@ -48,7 +48,7 @@ def test_what_is_selected(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", RECORDED["refused"])
-def test_what_is_refused_and_in_which_words(kind: str) -> None:
+def test_unsupported_field_selectors_are_refused_in_kubernetes_words(kind: str) -> None:
     resource = row(kind)
     for name in RECORDED["refused"][kind]:
         with pytest.raises(ApiError) as found:
@@ -62,7 +62,7 @@ def test_every_kind_was_tried() -> None:
     }
 
 
-def test_a_kind_without_a_namespace_is_selected_by_an_empty_one() -> None:
+def test_objects_without_a_namespace_match_an_empty_namespace() -> None:
     """Of a kind that has no fields of its own; kube-apiserver refuses it for nodes and namespaces."""
     resource = row("servicecidrs")
     fields = parse_fields("metadata.namespace=", resource.selectable, resource.unselectable)

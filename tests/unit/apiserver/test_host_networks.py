@@ -33,5 +33,5 @@ def test_networks_are_those_on_a_link(proc: Path) -> None:
     assert connected_networks(proc) == ["10.0.0.0/24", "fd00:5600::/64"]
 
 
-def test_without_files_there_are_none(tmp_path: Path) -> None:
+def test_without_files_there_are_no_networks(tmp_path: Path) -> None:
     assert connected_networks(tmp_path) == []

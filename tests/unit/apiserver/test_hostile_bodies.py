@@ -126,7 +126,7 @@ VALUES = st.recursive(
 
 
 @given(value=VALUES)
-def test_what_is_json_reads_the_same_as_yaml(value: Json) -> None:
+def test_json_reads_the_same_as_yaml(value: Json) -> None:
     body = encode(value)
     assert parse(body, JSON) == value
     if b"\\" not in body and body.isascii() and b"\x7f" not in body:

@@ -211,7 +211,7 @@ def test_loopback_addresses_are_nobody_elses_business() -> None:
 
 
 @pytest.mark.parametrize("what", ["endpoints", "endpointslices"])
-def test_what_somebody_else_wrote_there_is_put_right(what: str) -> None:
+def test_a_foreign_record_is_corrected(what: str) -> None:
     async def play(servers: Servers) -> None:
         await three(servers)
         record = servers.store.get(what, KEY)

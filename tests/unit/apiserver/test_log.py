@@ -81,9 +81,7 @@ def test_a_change_that_is_written_and_cannot_be_shown_ends_the_store(
     asyncio.run(scenario())
 
 
-def test_what_another_writes_while_a_server_starts_is_not_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writes_of_others_during_a_start_are_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It counted as read by the number of the latest revision, and was missing for good."""
     path = str(tmp_path / "store")
 
@@ -106,9 +104,7 @@ def test_what_another_writes_while_a_server_starts_is_not_passed_over(
     asyncio.run(scenario())
 
 
-def test_what_another_forgets_while_a_server_looks_is_noticed_or_was_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compaction_by_others_during_a_read_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path / "store")
 
     async def scenario() -> None:
@@ -279,7 +275,7 @@ def names_in(path: Path) -> set[str]:
     return asyncio.run(read())
 
 
-def test_what_was_acknowledged_survives_kills(writers: "subprocess.Popen[str]", tmp_path: Path) -> None:
+def test_acknowledged_writes_survive_kills(writers: "subprocess.Popen[str]", tmp_path: Path) -> None:
     random = Random(11)
     acknowledged: set[str] = set()
     for number in range(KILLS):

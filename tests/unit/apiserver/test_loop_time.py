@@ -62,7 +62,7 @@ def test_a_client_with_many_requests_gets_no_more_than_one_with_one() -> None:
     assert clock.log[:end].count("greedy") < 2 * 100
 
 
-def test_what_is_short_is_done_at_once() -> None:
+def test_short_work_is_done_at_once() -> None:
     async def scenario() -> None:
         clock = Clock()
         running = LoopTime(clock).run("a", clock.steps("a", 3))

@@ -22,7 +22,7 @@ THREE = '{"kind":"RangeAllocation","apiVersion":"v1","metadata":{},"range":"3000
 
 
 @pytest.mark.parametrize(("value", "ports"), [(NONE, []), (THREE, [30000, 31469, 31827])])
-def test_what_kube_apiserver_wrote_is_read_and_written_alike(value: str, ports: list[int]) -> None:
+def test_a_bitmap_of_kube_apiserver_is_read_and_written_alike(value: str, ports: list[int]) -> None:
     document = json.loads(value)
     found = PortBitmap.read(document)
     assert list(found) == ports
@@ -53,7 +53,7 @@ def test_ports_outside_the_range_have_no_bit() -> None:
         {"range": "30000-32767", "data": 7},
     ],
 )
-def test_what_is_none_is_refused(document: dict[str, object]) -> None:
+def test_an_invalid_bitmap_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(RangeRefused):
         PortBitmap.read(document)
 

@@ -54,7 +54,7 @@ def test_every_field_has_the_number_kubernetes_gives_it(struct: Struct) -> None:
 
 
 @pytest.mark.parametrize("struct", READ, ids=lambda struct: struct.definition)
-def test_what_a_readable_kind_consists_of_is_readable(struct: Struct) -> None:
+def test_all_parts_of_a_readable_kind_are_readable(struct: Struct) -> None:
     for shape in (found.shape for found in struct.fields.values()):
         inner = shape.element if isinstance(shape, ListOf) else shape.value if isinstance(shape, MapOf) else shape
         assert not isinstance(inner, Struct) or supports(inner)
@@ -141,7 +141,7 @@ RECORDED = json.loads(Path(__file__).with_name("protobuf_objects.json").read_tex
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_what_kube_apiserver_writes_is_read_and_what_we_write_reads_the_same(name: str) -> None:
+def test_protobuf_of_kube_apiserver_and_ours_read_the_same(name: str) -> None:
     row = next(row for row in all_kinds().rows if f"{row.group_version} {row.kind}" == name)
     head = {"kind": row.kind, "apiVersion": row.group_version}
     theirs = read_object(row.struct, base64.b64decode(RECORDED[name]["protobuf"]))

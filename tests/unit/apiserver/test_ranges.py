@@ -74,7 +74,7 @@ def test_every_number_is_tried_once_the_lower_band_last() -> None:
 
 
 @pytest.mark.parametrize("text", ["30000", "0-10", "32767-30000", "30000-70000", "a-b"])
-def test_a_port_range_that_is_none_is_refused(text: str) -> None:
+def test_an_invalid_port_range_is_refused(text: str) -> None:
     with pytest.raises(RangeRefused):
         parse_port_range(text)
 
@@ -173,7 +173,7 @@ def test_a_service_gets_an_address_of_each_of_its_families(ranges: str, spec: An
         ),
     ],
 )
-def test_what_cannot_be_had_is_refused_by_field(ranges: str, spec: Any, field: str) -> None:
+def test_an_unavailable_address_is_refused_by_field(ranges: str, spec: Any, field: str) -> None:
     with pytest.raises(AllocationRefused) as found:
         allocated(ranges, make_service(**spec))
     assert [error.field for error in found.value.errors] == [field]

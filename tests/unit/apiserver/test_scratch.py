@@ -50,7 +50,9 @@ def holder(temporary: Path) -> Iterator["subprocess.Popen[str]"]:
     started.communicate()
 
 
-def test_what_a_killed_server_left_is_gone_at_the_next_start(temporary: Path, holder: "subprocess.Popen[str]") -> None:
+def test_the_next_start_removes_the_directory_of_a_killed_server(
+    temporary: Path, holder: "subprocess.Popen[str]"
+) -> None:
     assert holder.stdout is not None
     theirs = Path(holder.stdout.readline().strip())
     with scratch_directory() as ours, scratch_directory() as another:

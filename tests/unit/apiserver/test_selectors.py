@@ -99,7 +99,7 @@ def test_a_term_is_as_long_as_a_label_may_be(selector: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("selector", ["a b", "a in b", "a in (b", "=", ",", "a=b,", "a=b=c", "!", "a!", "-a=b"])
-def test_a_label_selector_that_is_none_is_a_bad_request(selector: str) -> None:
+def test_an_invalid_label_selector_is_a_bad_request(selector: str) -> None:
     with pytest.raises(ApiError) as found:
         parse_labels(selector)
     assert found.value.code == 400

@@ -190,7 +190,7 @@ def test_labels_of_an_object_that_has_many_are_not_kept() -> None:
     assert (many._labels, one._labels) == (None, {"k": "v"})
 
 
-def test_a_selective_watcher_is_told_of_its_selection_only() -> None:
+def test_a_selective_watcher_receives_its_selection_only() -> None:
     async def scenario() -> None:
         async with world() as made:
             connection = Connection()
@@ -242,7 +242,7 @@ def test_a_watch_from_a_revision_that_cannot_be_had_ends_with_an_error(since: in
     asyncio.run(scenario())
 
 
-def test_a_watcher_history_has_outrun_is_told_so() -> None:
+def test_a_watcher_behind_the_history_is_informed() -> None:
     async def scenario() -> None:
         async with world(seconds=10) as made:
 
@@ -349,7 +349,7 @@ def test_small_events_are_written_as_one_piece(size: int) -> None:
     asyncio.run(story())
 
 
-def test_events_of_one_revision_are_told_together() -> None:
+def test_events_of_one_revision_are_delivered_together() -> None:
     async def story() -> None:
         async with world() as w:
             since = w.store.revision

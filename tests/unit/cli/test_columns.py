@@ -77,7 +77,7 @@ def test_every_value_of_a_column_that_is_shown_is_there_in_full(width: int | Non
         assert max(map(len, table.lines)) <= width
 
 
-def test_what_tells_rows_apart_is_never_left_out() -> None:
+def test_columns_that_distinguish_rows_are_never_left_out() -> None:
     assert lay_out(COLUMNS, ROWS, 1).lines[0].split() == ["SERVICE", "ADDRESSES"]
 
 

@@ -72,7 +72,7 @@ def test_bash_completes(bash_script: Path, words: str, expected: set[str]) -> No
 
 
 @pytest.mark.parametrize(("shell", "lines"), [("zsh", ["plain", "json", "_"]), ("fish", ["plain,json"])])
-def test_what_other_shells_are_given(shell: str, lines: list[str]) -> None:
+def test_the_completion_of_each_shell(shell: str, lines: list[str]) -> None:
     """In the form that click's script of that shell reads."""
     environment = os.environ | {"_NODEAGENT_COMPLETE": f"{shell}_complete", "COMP_WORDS": "nodeagent explain -o j"}
     environment |= {"COMP_CWORD": "j" if shell == "fish" else "3"}

@@ -180,7 +180,7 @@ def test_json_has_the_answers_and_why(manifests: Path) -> None:
         (["web", "--kubeconfig", "/nonexistent"], 2, "kubeconfig /nonexistent"),
     ],
 )
-def test_what_cannot_be_answered_is_one_line(arguments: list[str], code: int, text: str) -> None:
+def test_a_name_that_cannot_be_answered_is_one_line(arguments: list[str], code: int, text: str) -> None:
     result = call(*arguments)
     assert result.exit_code == code
     assert len(result.stderr.splitlines()) == 1

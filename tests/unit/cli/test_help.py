@@ -91,7 +91,7 @@ def reached(arguments: list[str]) -> str:
         return " ".join(words)
 
 
-def test_what_is_told_comes_in_every_form() -> None:
+def test_every_command_with_output_has_all_forms() -> None:
     found = {words: forms_of(command) for words, command in EVERY.items() if forms_of(command)}
     assert found == {**dict.fromkeys(TELLING, FORMS), **FILES}
 
@@ -120,7 +120,7 @@ def forms_of(command: click.Command) -> tuple[str, ...]:
         ("explain --watc", "--watch"),
     ],
 )
-def test_a_typo_is_told_what_was_meant(typed: str, meant: str) -> None:
+def test_a_typo_gets_a_suggestion(typed: str, meant: str) -> None:
     done = CliRunner().invoke(main, typed.split())
     assert done.exit_code == 2
     assert meant in done.output

@@ -149,7 +149,7 @@ def test_json_is_checked_likewise(tmp_path: Path) -> None:
     assert any("RefusedByAPI: Service default/web: spec.ports: Required value" in line for line in lines)
 
 
-def test_two_services_with_one_address_are_told_at_the_loser(tmp_path: Path) -> None:
+def test_two_services_with_one_address_are_reported_at_the_younger_one(tmp_path: Path) -> None:
     other = (
         GOOD.replace("name: web\nspec", "name: web2\nspec")
         .replace("web-1", "web2-1")

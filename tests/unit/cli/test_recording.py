@@ -54,7 +54,7 @@ def test_the_recording_is_found_wherever_it_is(tmp_path: Path) -> None:
     ],
     ids=["none", "another version", "too long", "too many values"],
 )
-def test_what_is_refused(tmp_path: Path, members: dict[str, bytes], said: str) -> None:
+def test_invalid_recordings_are_refused(tmp_path: Path, members: dict[str, bytes], said: str) -> None:
     with pytest.raises(NotReplayable, match=said):
         read_bundle(bundle(tmp_path / "report.tar.gz", **members))
 
@@ -64,7 +64,7 @@ def test_what_is_refused(tmp_path: Path, members: dict[str, bytes], said: str) -
     [b"", b"not an archive", gzip.compress(b"not a tar file" * 100, mtime=0)[:-9]],
     ids=["empty", "text", "cut short"],
 )
-def test_what_is_no_archive(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_an_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "report.tar.gz"
     path.write_bytes(content)
     with pytest.raises(NotReplayable, match="not a bundle"):

@@ -13,7 +13,7 @@ def _not_loaded_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "nftables", raising=False)
 
 
-def test_where_there_are_none_one_line_says_what_to_do(tmp_path: Path) -> None:
+def test_without_bindings_of_nftables_one_line_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(NoSecondReader, match=f"no nftables module in {tmp_path}: install python3-nftables"):
         SecondReader(tmp_path)
 

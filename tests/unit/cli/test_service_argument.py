@@ -35,7 +35,7 @@ def test_names(text: str, namespace: str | None, expected: ServiceArgument) -> N
 
 
 @pytest.mark.parametrize("text", ["", "/web", "a/b/c", "shop/"])
-def test_what_is_no_name(text: str) -> None:
+def test_invalid_names_are_refused(text: str) -> None:
     with pytest.raises(Failure, match="is not a Service"):
         parse_service(text)
 

@@ -60,7 +60,7 @@ def test_show_lists_what_is_ignored_and_warned_of() -> None:
     ]
 
 
-def test_what_show_prints_makes_the_same_configuration(file: Path, tmp_path: Path) -> None:
+def test_the_output_of_show_makes_the_same_configuration(file: Path, tmp_path: Path) -> None:
     loaded = load_config(file=file, environment={}, flags={"--min-sync-period": "250ms"}, hostname="h")
     again = tmp_path / "again.yaml"
     again.write_text(render_yaml(loaded))
@@ -149,7 +149,7 @@ def test_check_warns_of_a_service_range_around_the_api_server(tmp_path: Path) ->
         pytest.param({}, None, id="none"),
     ],
 )
-def test_a_proxy_of_the_environment_is_told(environment: dict[str, str], shown: str | None) -> None:
+def test_a_proxy_of_the_environment_is_shown(environment: dict[str, str], shown: str | None) -> None:
     flags = ("--node-name=n", "--master=https://192.0.2.1:6443")
     reported = f"the API server https://192.0.2.1:6443 is reached through the proxy {shown}"
     clean = {"HTTPS_PROXY": "", "https_proxy": "", "NO_PROXY": "", "no_proxy": ""}

@@ -118,7 +118,7 @@ def test_go_prints(text: str, nanoseconds: int) -> None:
 
 
 @given(st.integers(-(2**63), LARGEST))
-def test_what_is_printed_reads_back_to_the_same_duration(nanoseconds: int) -> None:
+def test_a_printed_duration_reads_back_the_same(nanoseconds: int) -> None:
     assert parse_duration(str(Duration(nanoseconds))) == Duration(nanoseconds)
 
 

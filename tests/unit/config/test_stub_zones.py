@@ -39,7 +39,7 @@ def test_it_is_written_in_one_way_however_it_was(value: object) -> None:
         ([53], "ZONE=IP:port"),
     ],
 )
-def test_what_is_wrong_is_said(value: object, said: str) -> None:
+def test_each_mistake_is_named(value: object, said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         DnsConfig.model_validate({"stubZones": value})
 

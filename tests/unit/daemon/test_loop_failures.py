@@ -60,7 +60,7 @@ def test_connections_that_cannot_be_accepted_are_one_line(
         pytest.param({"message": "Unclosed connection"}, id="no exception"),
     ],
 )
-def test_anything_else_is_told_as_asyncio_does(
+def test_other_failures_are_logged_as_by_asyncio(
     loop: Loop, context: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     LoopFailures(lambda: 0.0)(loop, context)

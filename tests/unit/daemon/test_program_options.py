@@ -25,7 +25,7 @@ def config(traffic: TrafficConfig) -> AgentConfig:
         pytest.param(("10.244.0.0/16", "fd00:244::/32"), CIDR, CIDR, id="both"),
     ],
 )
-def test_pods_are_told_by_cidr_in_the_families_that_have_one(
+def test_pods_are_detected_by_cidr_in_families_that_have_one(
     cidrs: tuple[str, ...], ipv4: PodDetection, ipv6: PodDetection
 ) -> None:
     configured = config(TrafficConfig(cluster_cidrs=cidrs))

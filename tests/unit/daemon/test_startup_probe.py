@@ -38,7 +38,7 @@ def test_another_pods_agent_does_not_answer(tmp_path: Path) -> None:
         assert not probe(tmp_path)
 
 
-def test_what_a_killed_agent_left_is_removed(tmp_path: Path) -> None:
+def test_the_probe_file_of_a_killed_agent_is_removed(tmp_path: Path) -> None:
     left = tmp_path / "started-1.sock"
     subprocess.run(
         [sys.executable, "-c", f"import socket; socket.socket(socket.AF_UNIX).bind({json.dumps(str(left))})"],

@@ -126,7 +126,7 @@ def create_over_another(history: History) -> None:
     del history.facts[at]
 
 
-def acknowledge_a_deletion_that_was_none(history: History) -> None:
+def acknowledge_a_deletion_without_an_object(history: History) -> None:
     gone = next(fact for fact in reversed(history.facts) if fact.value is None)
     history.facts.remove(gone)
 
@@ -267,7 +267,7 @@ PLANTED: tuple[tuple[Callable[[History], None], str], ...] = (
     (overwrite_what_another_wrote, "a lost update"),
     (undo_with_a_patch, "a lost update"),
     (create_over_another, "over Fact"),
-    (acknowledge_a_deletion_that_was_none, "it was not deleted"),
+    (acknowledge_a_deletion_without_an_object, "it was not deleted"),
     (delete_what_nobody_asked_for, "nobody asked for it"),
     (delete_and_say_no, "refused to all and carried out"),
     (delete_for_two, "acknowledged to 2 clients"),
@@ -295,14 +295,14 @@ PLANTED: tuple[tuple[Callable[[History], None], str], ...] = (
 
 
 @pytest.mark.parametrize(("plant", "said"), [pytest.param(*planted, id=planted[0].__name__) for planted in PLANTED])
-def test_what_is_planted_is_found(plant: Callable[[History], None], said: str) -> None:
+def test_planted_violations_are_found(plant: Callable[[History], None], said: str) -> None:
     history = made()
     plant(history)
     found = violations(history, enough=5, longest_seconds=1.0)
     assert any(said in line for line in found), found
 
 
-def test_what_one_server_acknowledged_another_has_to_show() -> None:
+def test_a_server_must_show_acknowledged_writes_of_another() -> None:
     history = History(
         facts=[Fact(1, "a", ("x", ""), "u"), Fact(2, "a", ("y", ""), "u")],
         writes=[

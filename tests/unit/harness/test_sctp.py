@@ -28,7 +28,7 @@ def test_the_checksum_is_crc32c(data: bytes, value: int) -> None:
 
 
 @given(CHUNKS)
-def test_what_is_encoded_is_decoded(chunk: Chunk) -> None:
+def test_encoded_chunks_can_be_decoded(chunk: Chunk) -> None:
     packet = encode(chunk)
 
     assert decode(packet) == chunk

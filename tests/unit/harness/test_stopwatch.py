@@ -51,7 +51,7 @@ def test_a_process_that_has_ended_has_not_waited() -> None:
     assert waited_for_processor([process.pid]) == 0.0
 
 
-def test_what_is_promised_may_take_longer_only_where_others_work_beside_it() -> None:
+def test_a_promised_time_may_be_exceeded_only_while_others_use_the_processor() -> None:
     assert allowed(1.5) == (1.5 if PUNCTUAL else 30.0)
 
 
@@ -65,7 +65,7 @@ class Patient:
                 raise LabError(what)
 
 
-def test_a_change_that_shows_late_or_never_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_that_shows_late_or_never_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stopwatch, "PATIENCE_SECONDS", 0.0)
     change = Change(cast("AgentProcess", Patient()), [])
     change.shows(lambda: True, "what shows")
@@ -75,7 +75,7 @@ def test_a_change_that_shows_late_or_never_is_told(monkeypatch: pytest.MonkeyPat
         change.shows(lambda: False, "what never comes", within=0.001)
 
 
-def test_what_is_quick_once_is_quick_and_what_never_is_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_is_quick_once_is_quick_and_other_work_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     attempts = iter([3.0, 1.2, 0.1])
     once_within(0.2, lambda: next(attempts), "a refusal")
     assert list(attempts) == []

@@ -265,7 +265,7 @@ def test_a_connection_that_ended_after_an_answer_costs_no_write() -> None:
     assert asked == ["/one", "/two", "/three"]
 
 
-def test_what_every_server_would_say_is_said_by_the_first() -> None:
+def test_the_first_server_gives_the_answer_that_all_would_give() -> None:
     with ExitStack() as stack:
         (one, asked_one), (other, asked_other) = (stack.enter_context(answering(404)) for _ in range(2))
         api = Api(anonymous(one, other))

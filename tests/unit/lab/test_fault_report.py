@@ -82,7 +82,7 @@ def test_every_connection_stands_where_it_was_begun_and_as_high_as_it_took() -> 
     assert edge(picture, "begins") < crossed[0] < edge(picture, "ends")
 
 
-def test_what_failed_is_red_on_top_of_what_was_answered() -> None:
+def test_failures_are_red_above_the_answers() -> None:
     bars = [one.get("class") for one in drawn().iter(f"{SVG}rect")]
     assert (bars.count("bar"), bars.count("bar lost")) == (3, 1)
     none = replace(RECORD, connections=tuple(one for one in CONNECTIONS if not one.failure))

@@ -161,7 +161,7 @@ def test_failures_before_the_fault_are_no_outage() -> None:
     assert fault_table([report]).splitlines()[1].split()[:7] == ["cut", "link", "cut", "0", "90", "-", "-"]
 
 
-def test_what_still_fails_has_not_recovered_whatever_was_promised() -> None:
+def test_connections_that_still_fail_have_not_recovered() -> None:
     report = verdict(sample(10, 100), sample(20, 100, 50, 19.9), promise=Promise(new=True))
 
     assert (report.verdict, report.recovery) == (FaultVerdict.NOT_RECOVERED, None)
@@ -222,7 +222,7 @@ def test_the_table_tells_where_connections_failed_and_what_was_not_done() -> Non
     assert last == "1 fault, 22 connections, 2 failed; not as it must be: delay not done"
 
 
-def test_a_load_is_told_with_the_rate_since_the_last_look() -> None:
+def test_a_load_is_shown_with_the_rate_since_the_last_look() -> None:
     text = load_text(sample(20, 150, 10), sample(10, 100)).splitlines()
 
     assert text[0] == "20.0 s  answered=150 failed=10 p50=0.10 ms p99=0.10 ms"
@@ -326,7 +326,7 @@ def test_a_kubeconfig_without_a_context_is_refused(tmp_path: Path, document: Any
         Access.read(tmp_path / "config")
 
 
-def test_a_password_stays_one_in_another_place(tmp_path: Path) -> None:
+def test_access_at_another_place_keeps_its_password(tmp_path: Path) -> None:
     document = {
         "clusters": [{"name": "c", "cluster": {"server": "http://192.0.2.7:8080"}}],
         "users": [{"name": "u", "user": {"username": "ann", "password": "a:b"}}],

@@ -94,7 +94,7 @@ def test_the_document_runs_only_its_own_script_and_holds_no_secret(tmp_path: Pat
     assert "Access-Control" not in head
 
 
-def test_what_speaks_http_is_not_there_before_somebody_asks(tmp_path: Path) -> None:
+def test_http_modules_are_imported_only_on_the_first_request(tmp_path: Path) -> None:
     async def run() -> tuple[object, object]:
         work = Worker()
         cluster = LiveCluster(Settings(nodes=1), LabDirectory(tmp_path, "lab"), print)

@@ -44,7 +44,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
     return carry_out
 
 
-async def nodes_told(states: AsyncGenerator[bytes, None]) -> list[int]:
+async def reported_nodes(states: AsyncGenerator[bytes, None]) -> list[int]:
     """How many nodes each state has, repeated numbers once, up to the second state that has both nodes."""
     counts: list[int] = []
     async for state in states:
@@ -54,23 +54,23 @@ async def nodes_told(states: AsyncGenerator[bytes, None]) -> list[int]:
     raise AssertionError(f"the page ended after {counts}")
 
 
-def test_who_comes_when_the_last_has_left_is_told_nothing_old(watched: Watched) -> None:
+def test_a_viewer_after_the_last_has_left_gets_no_old_state(watched: Watched) -> None:
     async def scene(watch: Watch) -> None:
         for _ in range(2):
             async with aclosing(watch.states()) as states:
-                assert await nodes_told(states) == [0, 2]
+                assert await reported_nodes(states) == [0, 2]
 
     watched(scene)
 
 
-def test_who_comes_while_the_last_leaves_is_told_to_the_end(watched: Watched) -> None:
+def test_a_viewer_who_comes_while_the_last_leaves_is_served_to_the_end(watched: Watched) -> None:
     async def scene(watch: Watch) -> None:
         async with aclosing(watch.states()) as first, aclosing(watch.states()) as second:
-            await nodes_told(first)
+            await reported_nodes(first)
             leaving = asyncio.create_task(first.aclose())
             await asyncio.sleep(0)
             assert not leaving.done(), "the control: its looks are still being ended"
-            assert await nodes_told(second) == [0, 2]
+            assert await reported_nodes(second) == [0, 2]
             await leaving
 
     watched(scene)

@@ -186,7 +186,7 @@ async def by_socket(front: Front, packet: bytes, client: str) -> bytes:
             listener.stop()
 
 
-def test_clients_are_those_it_was_told_and_changes_count_at_once() -> None:
+def test_changes_of_the_served_clients_count_at_once() -> None:
     clients = Clients(["192.0.2.53"])
     assert [clients.are_served(one) for one in ("10.244.0.5", "192.0.2.53", "198.51.100.1")] == [True, True, False]
     assert clients.known == {pack_address("10.244.0.5"), pack_address("192.0.2.53")}

@@ -91,7 +91,7 @@ def test_an_answer_that_cannot_be_sent_holds_back_no_other(
 
 
 @FAMILIES
-def test_what_comes_after_the_end_is_left_to_the_next_reader(
+def test_queries_after_the_end_are_left_to_the_next_reader(
     sockets: tuple[socket.socket, list[socket.socket]],
 ) -> None:
     """However often it is asked to stop: it knows nothing new any more."""

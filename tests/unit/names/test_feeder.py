@@ -32,7 +32,7 @@ def no_objects() -> RecordedObjects:
     return objects
 
 
-def test_pods_and_clients_are_told_at_first_and_when_they_change() -> None:
+def test_pods_and_clients_are_sent_at_first_and_when_they_change() -> None:
     async def scene() -> None:
         running = Running({"10.0.0.1": ("shop",)})
         running.listed.set()

@@ -65,7 +65,7 @@ def test_the_first_pass_tells_everything_and_later_ones_what_they_looked_at(
     assert feeder.keys == [None, {WEB}, set()]
 
 
-def test_what_changed_again_during_a_pass_waits_for_the_next(feeder: RecordingFeeder, tmp_path: Path) -> None:
+def test_names_that_change_during_a_pass_wait_for_the_next(feeder: RecordingFeeder, tmp_path: Path) -> None:
     dirty = {WEB}
     listener = names(tmp_path, dirty)
     listener.passed(report())

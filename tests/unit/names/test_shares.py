@@ -60,7 +60,7 @@ def test_a_pod_finds_room_beside_one_of_its_own_network() -> None:
     assert shares.has_room(six(1, 2))
 
 
-def test_what_is_given_back_is_free() -> None:
+def test_a_returned_share_is_free() -> None:
     shares = Shares(4)
     filled(shares, A)
     shares.give_back(A, 2)

@@ -77,13 +77,13 @@ def slice_of(*hosts: str, port: str = "") -> EndpointSlice:
         ),
     ],
 )
-def test_what_has_no_name_is_found(
+def test_services_without_a_possible_name_are_found(
     one: Service, slices: list[EndpointSlice], zones: tuple[str, ...], expected: list[str]
 ) -> None:
     assert [fault.reason for fault in faults_of(one, slices, names_of(one, slices), zones)] == expected
 
 
-def test_an_endpoint_with_a_hostname_that_is_none_is_named_after_its_address() -> None:
+def test_an_endpoint_with_an_invalid_hostname_is_named_after_its_address() -> None:
     names = names_of(service(), [slice_of("a.b", "h" * 300, "Web-0", "")])
     assert [host for host, _ in names.groups[0].endpoints()] == ["10-0-0-1", "10-0-0-2", "web-0", "10-0-0-4"]
 

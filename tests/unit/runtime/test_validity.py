@@ -42,12 +42,12 @@ def test_certificates_of_openssl(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_what_is_no_certificate_is_none(data: bytes) -> None:
+def test_text_that_is_not_a_certificate_is_rejected(data: bytes) -> None:
     assert of_certificate(data) is None
     assert of_certificate(b"\x30\x82\x01\x00" + data) is None
 
 
-def test_a_certificate_that_is_cut_off_is_none_or_the_same(tmp_path: Path) -> None:
+def test_a_truncated_certificate_is_rejected(tmp_path: Path) -> None:
     make_authority(tmp_path)
     der = subprocess.run(
         ["openssl", "x509", "-in", str(certificate(tmp_path, "ca")), "-outform", "DER"],
@@ -73,7 +73,7 @@ def test_other_tokens_have_no_end(claims: bytes) -> None:
 
 
 @pytest.mark.parametrize("authorization", [None, "Bearer opaque", "Basic dTpw", "Bearer a.b.c", "Bearer a.é.c"])
-def test_what_is_no_token_has_no_end(authorization: str | None) -> None:
+def test_a_text_that_is_not_a_token_has_no_end(authorization: str | None) -> None:
     assert of_token(authorization) is None
 
 

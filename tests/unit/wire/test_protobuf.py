@@ -22,7 +22,7 @@ FIELDS = st.tuples(st.integers(1, 2**29 - 1), st.integers(0, 2**64 - 1) | st.bin
 
 
 @given(st.lists(FIELDS))
-def test_what_is_written_is_read(fields: list[tuple[int, int | bytes]]) -> None:
+def test_written_fields_can_be_read(fields: list[tuple[int, int | bytes]]) -> None:
     parts = [number_field(at, held) if isinstance(held, int) else bytes_field(at, held) for at, held in fields]
     assert list(read_fields(b"".join(parts))) == fields
 
@@ -44,7 +44,7 @@ def test_negative_numbers_are_read(value: int) -> None:
         ("08ffffffffffffffffffff01", "number too long"),
     ],
 )
-def test_what_is_no_message_is_refused(message: str, reason: str) -> None:
+def test_bytes_that_are_not_a_message_are_refused(message: str, reason: str) -> None:
     with pytest.raises(Malformed, match=reason):
         list(read_fields(bytes.fromhex(message)))
 

@@ -14,7 +14,7 @@ from tests.unit.names.upstream.scripted import says, silent, texts
 from .loopback import Resolver, ask
 
 
-def test_the_process_asks_the_servers_of_a_stub_zone_as_it_was_told() -> None:
+def test_the_process_asks_the_configured_servers_of_a_stub_zone() -> None:
     """The second of them when the first does not answer; of two zones the longer one's."""
 
     async def main() -> None:
@@ -41,7 +41,7 @@ def test_the_process_asks_the_servers_of_a_stub_zone_as_it_was_told() -> None:
     asyncio.run(main())
 
 
-def test_what_is_no_server_is_said() -> None:
+def test_an_entry_that_is_not_a_server_is_reported() -> None:
     with pytest.raises(ValueError, match=r"'dns\.example' has no IP address"):
         make_upstream(Settings(upstreams=("dns.example",)), NodeResolvers())
     with pytest.raises(ValueError, match="zone corp has no server"):

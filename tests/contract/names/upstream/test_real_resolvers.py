@@ -166,7 +166,7 @@ def test_one_that_is_killed_costs_no_answer(resolvers: Resolvers) -> None:
     resolvers.play([FIRST, SECOND], scenario)
 
 
-def test_a_resolver_that_was_told_to_ask_us_is_not_asked(resolvers: Resolvers) -> None:
+def test_a_resolver_that_forwards_to_us_is_not_asked(resolvers: Resolvers) -> None:
     resolvers.start("dnsmasq", FIRST, f"--server={OURS}")
     resolvers.start("dnsmasq", SECOND)
 

@@ -34,7 +34,7 @@ def test_a_cluster_of_kubeadm_has_nothing_in_the_way() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_must_be_changed_first(found: ClusterState, words: str) -> None:
+def test_blockers_that_must_be_changed_first(found: ClusterState, words: str) -> None:
     assert any(words in line for line in outlook(found).blockers)
 
 
@@ -46,7 +46,7 @@ def test_what_must_be_changed_first(found: ClusterState, words: str) -> None:
         ("ipvs: {strictARP: true}", "ipvs.strictARP has no effect"),
     ],
 )
-def test_what_is_different_is_said(line: str, words: str) -> None:
+def test_differences_are_named(line: str, words: str) -> None:
     text = CONFIG.replace('mode: "nftables"\n', "") + line
     assert any(words in note for note in assess({**FILES, "config.conf": text}, ()).notes)
 

@@ -125,6 +125,6 @@ def test_checks_and_problems_are_read() -> None:
 
 
 @pytest.mark.parametrize("said", ["", "{}", "healthy", '{"healthy": true}', '{"verdict": 1, "healthy": true}'])
-def test_what_is_no_answer_is_not_healthy(said: str) -> None:
+def test_an_unreadable_answer_is_not_healthy(said: str) -> None:
     with pytest.raises(Unreadable):
         explained("a", said)

@@ -42,7 +42,7 @@ def test_forwarding_is_missed_for_the_families_that_are_programmed() -> None:
         assert reported.result is result
 
 
-def test_what_is_meant_and_harms_nobody_is_no_failure() -> None:
+def test_intended_and_harmless_settings_are_not_failures() -> None:
     assert "arp_ignore" not in found({"ipv4/conf/eth1/arp_ignore": 1})
     assert "neighbour table" not in found({"ipv4/neigh/default/gc_thresh3": 1024}, counters={"ipv4 neighbours": 1023})
 
@@ -83,7 +83,9 @@ def test_what_is_meant_and_harms_nobody_is_no_failure() -> None:
         ({"bridge/bridge-nf-call-ip6tables": 0}, {}, "bridged packets", Result.NOTE, "bridge-nf-call-ip6tables is 0"),
     ],
 )
-def test_what_is_not(settings: dict[str, int], counters: dict[str, int], check: str, result: Result, says: str) -> None:
+def test_each_setting_has_its_finding(
+    settings: dict[str, int], counters: dict[str, int], check: str, result: Result, says: str
+) -> None:
     finding = found(settings, counters=counters)[check]
     assert finding.result is result
     assert says in finding.detail

@@ -13,7 +13,7 @@ def test_a_share_of_the_cases_is_no_whole_service() -> None:
     )
 
 
-def test_what_was_left_out_is_said() -> None:
+def test_findings_that_were_left_out_are_counted() -> None:
     (found,) = way_findings((WayFact("IPv4", "this node", 2, left_out=12),))
     assert (found.result, found.detail) == (
         Result.OK,

@@ -80,7 +80,7 @@ def test_large_payloads_are_sent() -> None:
     assert {one.request.size for one in cases(stage(), "ClusterIP, UDP, 8 KiB")} == {8192}
 
 
-def test_what_is_refused_is_tried_by_both_protocols() -> None:
+def test_refusals_are_tried_with_both_protocols() -> None:
     found = cases(stage(), "ClusterIP, no endpoints: refused")
 
     assert {(one.request.kind, one.expected.refused) for one in found} == {("tcp", True), ("udp", True)}
@@ -121,7 +121,7 @@ def test_a_load_balancers_address_is_tried_from_outside_where_it_leads_to_a_node
     assert {one.request.host for one in from_outside(stage(outer_is_routed=True))} == {"198.51.100.77"}
 
 
-def test_what_a_cluster_refuses_is_skipped_with_its_words() -> None:
+def test_a_service_that_the_cluster_refuses_is_skipped_with_its_message() -> None:
     found = [one for one in everything(stage(refused={BALANCER: "403: no"})) if one.row == "load-balancer address"]
 
     assert found == [Skipped("load-balancer address", column, "403: no") for column in Column]

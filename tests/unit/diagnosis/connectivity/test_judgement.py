@@ -66,7 +66,7 @@ A_OR_B = ("a", "b")
         ),
     ],
 )
-def test_what_happened(expected: Expected, result: RequestResult, happened: str) -> None:
+def test_each_result_is_compared_with_the_expectation(expected: Expected, result: RequestResult, happened: str) -> None:
     assert difference(expected, result) == happened
 
 
@@ -108,5 +108,5 @@ def test_srv_records(message: str, happened: str) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_expected_in_words(expected: Expected, text: str) -> None:
+def test_the_expectation_as_text(expected: Expected, text: str) -> None:
     assert str(expected) == text

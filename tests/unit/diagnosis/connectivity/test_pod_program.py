@@ -84,7 +84,7 @@ def test_silence_is_said_with_its_seconds() -> None:
     assert result["answers"] == [{"error": "no answer in 0.3 s"}]
 
 
-def test_what_takes_too_long_is_left() -> None:
+def test_a_conversation_that_takes_too_long_is_given_up() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         slow = {"kind": "udp", "host": "127.0.0.1", "family": "IPv4", "port": silent.getsockname()[1], "seconds": 30.0}

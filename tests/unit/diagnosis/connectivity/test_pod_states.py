@@ -31,7 +31,7 @@ def waiting(reason: str, message: str = "") -> dict[str, Any]:
     ],
     ids=["no such image", "no name of an image", "about to run", "nothing said"],
 )
-def test_what_will_never_run_is_named(status: dict[str, Any], said: str) -> None:
+def test_a_pod_that_will_never_run_is_named(status: dict[str, Any], said: str) -> None:
     found = why_never_ready([pod("server"), pod("client", ready=False, **status)])
 
     assert found == (f"pod client-x on n1: {said}" if said else "")
@@ -41,7 +41,7 @@ def test_nothing_lacks_when_each_node_has_each_role() -> None:
     assert missing_pods([pod(role, node) for role in ROLES for node in ("n1", "n2")], ["n1", "n2"]) == []
 
 
-def test_what_is_not_there_and_what_is_not_ready_lack() -> None:
+def test_missing_pods_and_pods_that_are_not_ready_count_as_missing() -> None:
     pods = [pod("server"), pod("client", ready=False, **waiting("ContainerCreating"))]
 
     assert missing_pods(pods, ["n1"]) == ["pod client-x on n1: ContainerCreating", "no pod host on n1"]

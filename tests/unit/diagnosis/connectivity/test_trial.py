@@ -90,7 +90,7 @@ def attempt(cluster: ClusterClient) -> list[str]:
     ],
     ids=["no namespace", "half way", "no DaemonSets", "no Services", "no pods"],
 )
-def test_what_fails_half_way_is_removed_and_said(failing: dict[str, Exception], said: str) -> None:
+def test_a_trial_that_fails_half_way_is_removed_and_reported(failing: dict[str, Exception], said: str) -> None:
     cluster = ClusterInMemory(failing)
 
     with pytest.raises((KubeError, ConnectivityError), match=said):
@@ -142,7 +142,7 @@ def test_interrupted_while_the_namespace_is_made_it_is_removed() -> None:
     assert cluster.namespaces == set()
 
 
-def test_what_cannot_be_removed_is_said_and_hides_no_error() -> None:
+def test_objects_that_cannot_be_removed_are_reported_and_hide_no_error() -> None:
     cluster = ClusterInMemory({"/configmaps": ServerUnreachableError("first"), "delete": ForbiddenError(403, "no")})
     said: list[str] = []
 

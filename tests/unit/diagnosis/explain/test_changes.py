@@ -24,7 +24,7 @@ def test_the_same_is_no_change() -> None:
     assert changes_between(states(web(), HERE), states(web(), HERE)) == ()
 
 
-def test_what_comes_and_goes_is_told_by_its_places() -> None:
+def test_new_and_removed_frontends_are_reported_by_address() -> None:
     lines = ("ClusterIP IPv4 10.96.0.10:80/TCP: 1 endpoint", "NodePort IPv4 *:30080/TCP: 1 endpoint")
     reported = states(web(), HERE)
     assert changes_between({}, reported) == (ServiceChange("+", "default/web", ("+ " + lines[1], "+ " + lines[0])),)
@@ -46,7 +46,7 @@ def test_of_many_endpoints_some_are_named() -> None:
     assert all(line.endswith("+10.244.3.13:80 +10.244.3.14:80 +5 more") for line in change.details)
 
 
-def test_policies_and_affinity_are_told() -> None:
+def test_changes_of_policies_and_affinity_are_reported() -> None:
     after = web(spec=ServiceSpec(external_traffic_policy="Local", session_affinity="ClientIP"))
     (change,) = changes_between(states(web(), THERE), states(after, THERE))
     node_port = [line.partition(": ")[2] for line in change.details if "NodePort" in line]

@@ -150,7 +150,7 @@ def given(*addresses: str) -> ServiceStatus:
         ),
     ],
 )
-def test_what_works_is_not_found_fault_with(found: Explanation, verdict: str) -> None:
+def test_a_working_service_has_no_findings(found: Explanation, verdict: str) -> None:
     assert (found.verdict, found.healthy) == (verdict, True)
 
 
@@ -199,8 +199,14 @@ OTHERS = replace(web(), metadata=replace(web().metadata, labels={"service.kubern
                 "198.51.100.9:8080 is an external",
             ),
         ),
-        (explained(with_ports(ServicePort(80, "http", "tcp")), HERE), ("port http is not served", "80/tcp is not a port")),
-        (explained(with_ports(ServicePort(99999, "http")), HERE), ("port http is not served", "99999/TCP is not a port")),
+        (
+            explained(with_ports(ServicePort(80, "http", "tcp")), HERE),
+            ("port http is not served", "80/tcp is not a port"),
+        ),
+        (
+            explained(with_ports(ServicePort(99999, "http")), HERE),
+            ("port http is not served", "99999/TCP is not a port"),
+        ),
         (explained(with_ports(), HERE), ("broken: it serves nothing", "the Service has no ports")),
         (explained(web(), HERE, kind="FQDN"), ("has no endpoints", "its endpoints are names (addressType FQDN)")),
         (
@@ -212,7 +218,7 @@ OTHERS = replace(web(), metadata=replace(web().metadata, labels={"service.kubern
         (explained(OTHERS, HERE), ("broken: this agent does not serve it", "service-proxy-name: mesh leaves it")),
     ],
 )
-def test_what_else_the_objects_show(found: Explanation, says: tuple[str, ...]) -> None:
+def test_other_faults_of_the_objects(found: Explanation, says: tuple[str, ...]) -> None:
     assert not found.healthy
     for text in says:
         assert text in found.verdict
@@ -227,11 +233,11 @@ def test_what_else_the_objects_show(found: Explanation, says: tuple[str, ...]) -
         explained(web(), HERE, pods=()),
     ],
 )
-def test_what_is_near_to_it_and_is_none(found: Explanation) -> None:
+def test_objects_that_look_like_a_fault_and_are_not(found: Explanation) -> None:
     assert (found.verdict, found.healthy) == ("healthy: 1 of 1 endpoints used", True)
 
 
-def test_an_address_that_the_load_balancer_answers_itself_is_told() -> None:
+def test_an_address_that_the_load_balancer_answers_itself_is_reported() -> None:
     given = LoadBalancerStatus((LoadBalancerIngress("198.51.100.9", ip_mode="Proxy"),))
     found = explained(replace(BALANCED, status=ServiceStatus(given)), HERE)
     assert found.healthy

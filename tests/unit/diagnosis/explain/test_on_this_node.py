@@ -106,7 +106,7 @@ def test_an_endpoint_of_two_protocols_is_one() -> None:
     )
 
 
-def test_what_was_not_looked_at_and_what_is_wrong_with_the_node_goes_with_a_good_verdict() -> None:
+def test_a_good_verdict_still_lists_unread_parts_and_faults_of_the_node() -> None:
     """Control: a way to the endpoints of another Service that is lost is not of this one."""
     service = make_service("web", "10.96.0.10", ports=(service_port(80, name="http"),))
     made = make_slice(service, [make_endpoint("10.244.1.10", "node-a")])

@@ -89,7 +89,7 @@ def test_a_service_that_is_not_healthy_is_not(facts: ServiceFacts) -> None:
     assert not explain_service(facts).healthy
 
 
-def test_what_needs_the_accounts_is_left_to_them() -> None:
+def test_services_that_need_the_full_account_are_left_to_it() -> None:
     resting = with_slices(make_slice(WEB, [HERE, make_endpoint("10.244.1.11", "node-a", ready=False)]))
     two = make_service("web", "10.96.0.10", "fd00:96::a", ports=PORTS)
     one_family = make_slice(two, [HERE])

@@ -9,14 +9,14 @@ def test_the_first_look_tells_nothing() -> None:
     assert RateTracker().update({("a", b"1"): 500}, 10.0) == ()
 
 
-def test_what_came_is_divided_by_the_time() -> None:
+def test_a_rate_is_the_difference_divided_by_the_time() -> None:
     rates = RateTracker()
     rates.update({("a", b"1"): 100, ("a", b"2"): 50, ("b", b"1"): 7}, 10.0)
     found = {one.service: one for one in rates.update({("a", b"1"): 110, ("a", b"2"): 60, ("b", b"1"): 7}, 14.0)}
     assert found == {"a": Rate("a", 5.0, 170, (5.0,)), "b": Rate("b", 0.0, 7, (0.0,))}
 
 
-def test_a_counter_that_was_made_anew_counts_from_zero() -> None:
+def test_a_recreated_counter_counts_from_zero() -> None:
     rates = RateTracker()
     rates.update({("a", b"1"): 1000}, 0.0)
     assert rates.update({("a", b"1"): 6}, 2.0) == (Rate("a", 3.0, 6, (3.0,)),)

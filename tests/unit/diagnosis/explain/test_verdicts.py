@@ -125,7 +125,7 @@ def test_a_service_that_works_is_healthy_and_nothing_is_found() -> None:
     assert (found.verdict, found.healthy, found.findings) == ("healthy: 2 of 2 endpoints used", True, ())
 
 
-def test_endpoints_that_are_not_used_are_counted_and_told() -> None:
+def test_unused_endpoints_are_counted_and_reported() -> None:
     resting = make_endpoint("10.244.1.11", "node-a", ready=False)
     found = explained(web(), slice_of(web(), HERE, THERE, resting))
     assert found.verdict == "healthy: 2 of 3 endpoints used"
@@ -236,7 +236,7 @@ def test_source_ranges_shut_out_a_client_and_let_in_another() -> None:
     assert explained(*objects, client="203.0.113.7").healthy
 
 
-def test_of_two_services_on_one_address_the_one_without_it_is_told() -> None:
+def test_the_service_that_lost_its_address_is_reported() -> None:
     both = [make_service(name, ip, ports=HTTP, spec=ServiceSpec(external_ips=("198.51.100.9",)))
             for name, ip in (("other", "10.96.0.11"), ("web", "10.96.0.10"))]  # fmt: skip
     slices = [make_slice(one, [HERE]) for one in both]
@@ -256,7 +256,7 @@ def test_of_two_services_on_one_address_the_one_without_it_is_told() -> None:
         (UntrustedServerError("said so", "renew it"), "renew it"),
     ],
 )
-def test_what_to_do_follows_from_what_the_api_server_says(error: KubeError, cure: str) -> None:
+def test_the_advice_follows_from_the_answer_of_the_api_server(error: KubeError, cure: str) -> None:
     said = following_problem("services", error)
     found = explained(web(), slice_of(web(), HERE), problems=[said])
     assert found.verdict.startswith(
@@ -305,7 +305,7 @@ def test_a_table_of_a_family_without_addresses_does_not_matter() -> None:
     assert explained(web(), slice_of(web(), HERE), kernel=kernel).healthy
 
 
-def test_a_missing_element_is_told() -> None:
+def test_a_missing_element_is_reported() -> None:
     kernel = [
         KernelService("IPv4", TableState.RIGHT, deviations=("frontends { 10.96.0.10 . tcp . 80 } is missing (to 0:1)",))
     ]
@@ -324,7 +324,7 @@ def test_a_missing_element_is_told() -> None:
         ((ProbeResult.SILENT, ProbeResult.ACCEPTED), Severity.IMPAIRED),
     ],
 )
-def test_what_connections_to_endpoints_showed(answers: tuple[ProbeResult, ...], severity: Severity) -> None:
+def test_the_verdict_uses_connections_to_endpoints(answers: tuple[ProbeResult, ...], severity: Severity) -> None:
     probes = [Probe(f"10.244.1.1{n}:8080", answer, "why") for n, answer in enumerate(answers)]
     found = explained(web(), slice_of(web(), HERE, THERE), probes=probes)
     assert found.rank is severity
@@ -347,7 +347,7 @@ def test_one_port_is_judged_by_itself() -> None:
     assert "has no port htps (did you mean https?), because" in explained(*objects, port="htps").verdict
 
 
-def test_zones_and_duplicates_are_told() -> None:
+def test_zones_and_duplicates_are_reported() -> None:
     def hinted(address: str, zone: str) -> Endpoint:
         return Endpoint((address,), None, "node-b", zone, EndpointHints((ForZone(zone),)))
 
@@ -379,14 +379,14 @@ def test_a_service_that_there_is_not_has_neighbours() -> None:
     ["a b", "Web", "web_1", "-web", "we$b", "w" * 254],
     ids=["space", "capital", "underscore", "dash", "sign", "long"],
 )
-def test_a_name_that_no_service_can_have_is_told_as_such(name: str) -> None:
+def test_an_impossible_service_name_is_reported(name: str) -> None:
     reported = explain_missing(ObjectKey("default", name), [ObjectKey("default", "web")], ()).verdict
     assert "because no Service can have that name: small letters, digits, dashes and dots" in reported
     assert "; write the name as kubectl get services --all-namespaces shows it" in reported
     assert "can have that name" not in explain_missing(ObjectKey("default", "web-1.x"), [], ()).verdict
 
 
-def test_what_is_not_proxied_is_healthy() -> None:
+def test_a_service_that_is_not_proxied_is_healthy() -> None:
     headless = Service(web().metadata, ServiceSpec(cluster_ip="None"))
     assert explained(headless).verdict.startswith("healthy: nothing to program, it is headless")
     named = Service(web().metadata, ServiceSpec(type="ExternalName", external_name="example.org"))

@@ -237,7 +237,7 @@ def test_a_maps_value_is_loaded_and_a_miss_ends_the_rule(table: BuildTable) -> N
     assert fate(interpreter, Packet("203.0.113.2", "10.96.0.10", TCP, 81)) is Fate.UNTOUCHED
 
 
-def test_the_comment_behind_a_value_is_told_and_not_loaded(table: BuildTable) -> None:
+def test_the_comment_behind_a_value_is_shown_and_not_loaded(table: BuildTable) -> None:
     spec = SetSpec("classes", (FieldType.PORT,), (FieldType.CLASS,), commented=True)
     image = {"classes": {PORT_80: native_u32(3) + b"default/web:http"}}
     rule: Rule = (Immediate(1, b"\0" * 4), DPORT, Lookup("classes", 0, dreg=0), Cmp(1, b"\0" * 4), DROP)

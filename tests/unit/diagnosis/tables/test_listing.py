@@ -107,7 +107,7 @@ def test_an_element_of_another_form_is_an_error() -> None:
         listed(schema.MASQUERADE_FRONTENDS, {"concat": ["10.96.0.10", "tcp"]})
 
 
-def test_what_differs_is_told_by_set() -> None:
+def test_differences_are_reported_by_set() -> None:
     own = {"a": {b"1": b"x", b"2": b"x"}, "b": {}, "c": {b"1": b""}}
     other = {"a": {b"1": b"y", b"3": b"x"}, "c": {b"1": b""}, "d": {}}
     assert differences(own, other) == [
@@ -118,7 +118,7 @@ def test_what_differs_is_told_by_set() -> None:
     assert differences(own, own) == []
 
 
-def test_what_changes_between_two_readings_is_not_compared() -> None:
+def test_elements_that_change_between_two_readings_are_not_compared() -> None:
     before = {"backends": {b"stays": b"1", b"moves": b"1", b"goes": b"1", b"wrong": b"1"}}
     after = {"backends": {b"stays": b"1", b"moves": b"2", b"comes": b"1", b"wrong": b"1"}}
     other = {"backends": {b"stays": b"1", b"moves": b"2", b"goes": b"1", b"comes": b"1", b"wrong": b"2", b"more": b"1"}}

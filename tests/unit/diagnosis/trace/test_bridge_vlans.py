@@ -60,7 +60,7 @@ def ports_apart(tried: dict[str, Any], link: str = RECORDED["filtering"]) -> dic
 
 
 @pytest.mark.parametrize("name", TRIES)
-def test_what_is_said_is_what_packets_did(name: str) -> None:
+def test_the_prediction_equals_what_packets_did(name: str) -> None:
     apart = ports_apart(TRIES[name])
     assert ("p1" not in apart) is (TRIES[name]["host"] or name in UNSAID)
     assert apart.get("p1", ("",))[0] == WHY.get(name, "")

@@ -37,7 +37,7 @@ def test_rules_see_no_input_interface_in_postrouting_where_a_bridge_carries_the_
         pytest.param({}, Between.FILTERED, "refused", id="ICMP, bridged"),
     ],
 )
-def test_a_reset_that_a_bridge_sends_back_untranslated_is_none(
+def test_a_reset_that_a_bridge_sends_back_untranslated_does_not_count(
     rejects: dict[str, str], between: Between, end: str
 ) -> None:
     guard = hooked([match(payload("tcp", "dport"), 8080), {"reject": rejects}], hook="forward")

@@ -172,7 +172,7 @@ def test_the_match_of_iptables_asks_for_the_connection(traveller: Make, call: Ex
 
 
 @pytest.mark.parametrize("call", [asking(0x80), asking(0x20), asking(ORIGSRC_PORT, ports=(40000, 40000))])
-def test_what_the_match_of_iptables_asks_and_nobody_knows_yet(traveller: Make, call: Extension) -> None:
+def test_a_match_of_iptables_on_unknown_facts_is_undecided(traveller: Make, call: Extension) -> None:
     with pytest.raises(Unknown):
         xtables.matches(call, traveller())
 
@@ -206,7 +206,7 @@ def test_the_match_of_iptables_asks_a_packet_without_a_connection_for_its_state_
         "-f",
     ],
 )
-def test_what_cannot_be_evaluated_is_passed_over_and_said(traveller: Make, condition: str) -> None:
+def test_rules_that_cannot_be_evaluated_are_skipped_and_named(traveller: Make, condition: str) -> None:
     packet = traveller()
     assert passed(read(f"-A FORWARD {condition} -j DROP"), packet) is Code.ACCEPT
     (decision,) = packet.decisions
@@ -291,7 +291,7 @@ class Saved(NoTool):
         return saved("-A FORWARD -p udp -j DROP")
 
 
-def test_tables_that_cannot_be_read_are_said_and_where_there_are_none_nothing_is_asked(traveller: Make) -> None:
+def test_unreadable_tables_are_reported_and_missing_ones_are_not_read(traveller: Make) -> None:
     assert read_legacy(Family.IPV4, NoTool(), lambda _: frozenset()) == ((), [])
     tables, notes = read_legacy(Family.IPV4, NoTool(), lambda _: frozenset({"nat", "filter"}))
     assert not tables

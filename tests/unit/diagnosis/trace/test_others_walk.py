@@ -113,7 +113,7 @@ def test_a_condition_that_does_not_hold_lets_it_through(traveller: Make, conditi
     assert passed(table([condition, DROP]), traveller()) is Code.ACCEPT
 
 
-def test_a_policy_is_told_as_what_ended_it(traveller: Make) -> None:
+def test_a_policy_that_ended_the_packet_is_reported(traveller: Make) -> None:
     packet = traveller()
     assert passed(table(policy="drop"), packet) is Code.DROP
     (decision,) = packet.decisions
@@ -143,7 +143,7 @@ def test_a_translation_is_seen_once(traveller: Make) -> None:
     assert is_done(others.chains["f"].__class__("t", "c", (), again), packet)
 
 
-def test_what_is_not_tracked_meets_no_chain_of_nat(traveller: Make) -> None:
+def test_an_untracked_packet_passes_no_nat_chain(traveller: Make) -> None:
     packet = traveller()
     assert passed(table([{"notrack": None}]), packet) is Code.ACCEPT
     assert is_done(table(kind="nat").chains["f"], packet)
@@ -161,7 +161,7 @@ OF_A_CONNECTION = ("direction", "status", "mark", "zone", "l3proto", "id", "expi
 
 
 @pytest.mark.parametrize("key", OF_A_CONNECTION)
-def test_a_rule_about_the_connection_ends_where_there_is_none(traveller: Make, key: str) -> None:
+def test_a_rule_about_the_connection_does_not_match_without_a_connection(traveller: Make, key: str) -> None:
     about = [match(ct(key), 77, "!="), DROP]
     for others in (table([{"notrack": None}], about), early(about), early([zone_of(5)], about)):
         packet = traveller()
@@ -200,7 +200,7 @@ def test_the_state_of_a_packet(traveller: Make, others: Callable[..., OtherTable
     ],
     ids=repr,
 )
-def test_what_cannot_be_evaluated_is_passed_over_and_said(traveller: Make, unknown: dict[str, Any]) -> None:
+def test_rules_that_cannot_be_evaluated_are_skipped_and_named(traveller: Make, unknown: dict[str, Any]) -> None:
     packet = traveller()
     assert passed(table([unknown, DROP]), packet) is Code.ACCEPT
     (decision,) = packet.decisions

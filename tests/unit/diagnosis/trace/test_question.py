@@ -45,7 +45,7 @@ def test_ipv6_has_brackets_as_in_urls() -> None:
         (("fd00::1", "fd00::http"), "is not an address and a port"),
     ],
 )
-def test_what_is_no_connection_is_told_in_a_line(words: tuple[str, ...], complaint: str) -> None:
+def test_words_that_are_not_a_connection_are_one_line(words: tuple[str, ...], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint) as error:
         parse_question(words)
     assert "\n" not in str(error.value)

@@ -345,7 +345,7 @@ def test_the_document_begins_with_the_verdict() -> None:
     assert [one["end"] for one in reported.document()["outcomes"]] == [End.ARRIVED.value] * 2
 
 
-def test_rules_that_did_not_apply_are_told_when_asked_for() -> None:
+def test_rules_that_did_not_apply_are_shown_on_request() -> None:
     reported = report(node_with(frontend(Route(PODS))), port=81)
     assert not any("not in @frontends" in line for line in reported.lines())
     assert any("not in @frontends" in line for line in reported.lines(everything=True))
@@ -415,7 +415,7 @@ def hooked(*rules: list[Any], kind: str = "filter", hook: str = "prerouting", pr
     return read_table("inet guard", listed, {}, {})
 
 
-def test_what_the_node_sends_is_routed_again_where_it_is_marked_and_not_later() -> None:
+def test_a_packet_of_the_node_is_routed_again_only_where_it_is_marked() -> None:
     """A route for the mark that leads nowhere comes before a chain of a higher priority that drops it."""
 
     class Marked(Routes):

@@ -194,7 +194,7 @@ def test_at_the_end_of_its_last_hook_an_answer_is_the_services(
             assert found.arrives is arrives, (priority, found.verdict)
 
 
-def test_what_a_server_of_this_node_answers_leaves_by_output() -> None:
+def test_an_answer_of_a_server_on_this_node_leaves_by_output() -> None:
     sent = chain((match(payload("tcp", "sport"), HERE.port), DROP), hook="output")
     assert "is stopped: output: inet guard" in reported(sent, source=OUTSIDE, endpoints=[HERE]).verdict
     assert reported(chain((match(payload("tcp", "sport"), HERE.port), DROP)), source=OUTSIDE, endpoints=[HERE]).arrives

@@ -36,7 +36,7 @@ def test_a_service_that_is_translated_is_reached() -> None:
 
 
 @pytest.mark.parametrize("listening", [True, False], ids=["a daemon answers", "nobody answers"])
-def test_what_others_do_not_let_be_tracked_does_not_reach_the_service(listening: bool) -> None:
+def test_a_connection_that_others_exclude_from_tracking_does_not_reach_the_service(listening: bool) -> None:
     """A hook of the node's own packets; those of pods are translated."""
     guard = hooked(NOTRACK, hook="output", prio=-300)
     (way,) = ways_to_services(node_with(frontend(Route(PODS)), others=(guard,)), LocalVips(listening=listening))
@@ -110,7 +110,7 @@ STRANGERS = ("10.244.1.20", "10.244.1.21", "10.244.1.22", "10.244.1.23")
 
 
 @pytest.mark.parametrize(("barred", "asked"), [(0, 0), (1, 1), (2, 2), (3, 0), (4, 0)])
-def test_what_stops_only_one_pod_does_not_concern_services(barred: int, asked: int) -> None:
+def test_a_rule_that_stops_only_one_pod_does_not_concern_services(barred: int, asked: int) -> None:
     """Of three pods the first one counts from which connections get through."""
     guard = hooked(*([match(payload("ip", "saddr"), pod), {"drop": None}] for pod in STRANGERS[:barred]))
     node = node_with(frontend(Route(PODS)), others=(guard,))

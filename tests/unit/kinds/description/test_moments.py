@@ -44,7 +44,7 @@ def test_a_time_is_stored_so_that_it_can_be_read_again(given: str, seconds: str,
     ],
 )
 @pytest.mark.parametrize("field", ["lastTimestamp", "eventTime"])
-def test_what_is_no_time_is_refused(field: str, given: str) -> None:
+def test_text_that_is_not_a_time_is_refused(field: str, given: str) -> None:
     with pytest.raises(TypeMismatch):
         normalise(EVENT, {field: given})
 

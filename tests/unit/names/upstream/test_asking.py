@@ -96,7 +96,7 @@ def test_udp_is_repeated_and_then_given_up_for_tcp() -> None:
     play(Script(one=only_tcp), scenario)
 
 
-def test_nobody_answers_and_the_client_is_told_in_time() -> None:
+def test_without_an_upstream_answer_the_client_gets_servfail_in_time() -> None:
     """Before musl gives up, which waits 5 seconds."""
 
     async def scenario(scene: Scene) -> None:
@@ -143,7 +143,7 @@ def test_a_truncated_answer_without_tcp_is_no_answer_but_another_server_has_it()
 
 
 @pytest.mark.parametrize("rcode", ["SERVFAIL", "REFUSED", "NOTIMP"])
-def test_what_one_server_refuses_another_may_know(rcode: str) -> None:
+def test_after_a_refusal_another_server_is_asked(rcode: str) -> None:
     async def scenario(scene: Scene) -> None:
         assert code(await scene.ask()) == "NOERROR"
         assert scene.now == pytest.approx(0.02)
@@ -327,7 +327,7 @@ def test_zones_are_not_transferred(kind: str) -> None:
 
 
 @pytest.mark.parametrize("packet", [b"", b"\1", b"\1\2\3", b"\1\2" + b"\0" * 10, b"\1\2\x80" + b"\0" * 20], ids=repr)
-def test_what_is_no_query_gets_an_answer_of_some_kind(packet: bytes) -> None:
+def test_a_malformed_query_gets_an_answer(packet: bytes) -> None:
     async def scenario(scene: Scene) -> None:
         assert len(await scene.upstream.resolve(packet)) == 12
         assert not scene.script.seen

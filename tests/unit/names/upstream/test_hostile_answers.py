@@ -116,7 +116,7 @@ def test_by_tcp_the_first_message_must_be_the_answer(forged: Callable[[dns.messa
     play(Script(one=behaviour), scenario)
 
 
-def test_an_endless_stream_ends_with_the_question() -> None:
+def test_an_endless_stream_is_closed_at_the_end_of_the_query() -> None:
     def behaviour(asked: dns.message.Message, stream: bool) -> Packets:
         return [] if stream else [(0.01, response(asked, flags="QR TC").to_wire())]
 

@@ -47,7 +47,7 @@ def test_a_server_is_an_address_and_perhaps_a_port(text: str, expected: Server) 
         "192.0.2.1:53:53",
     ],
 )
-def test_what_is_no_server_is_named(text: str) -> None:
+def test_entries_that_are_not_servers_are_named(text: str) -> None:
     with pytest.raises(ValueError) as raised:
         parse_server(text)
     assert repr(text) in str(raised.value)

@@ -35,7 +35,7 @@ async def flood(scene: Scene, kind: str, client: str = GREEDY) -> None:
 
 @pytest.mark.parametrize("theirs", ["www.example.com.", "missing.example.com."])
 @pytest.mark.parametrize("kind", ["missing", "found"])
-def test_what_another_client_asked_is_still_known(kind: str, theirs: str) -> None:
+def test_answers_to_other_clients_stay_in_the_cache(kind: str, theirs: str) -> None:
     async def scenario(scene: Scene) -> None:
         await scene.ask(query(theirs), OTHER)
         await flood(scene, kind)

@@ -91,7 +91,7 @@ def test_a_problem_is_reported_and_looked_at_until_it_is_gone() -> None:
     assert node.looks(RARELY_SECONDS) == 1
 
 
-def test_what_changes_all_the_time_costs_a_hundredth_of_a_core() -> None:
+def test_constant_changes_cost_one_percent_of_a_core() -> None:
     node, times = Node(), 1000
     for number in range(times):
         node.fingerprint = PathFingerprint(number, number, WIDTHS)
@@ -100,7 +100,7 @@ def test_what_changes_all_the_time_costs_a_hundredth_of_a_core() -> None:
     assert 0.9 * most < spent <= most + COST_SECONDS
 
 
-def test_what_fails_changes_nothing_and_is_tried_again() -> None:
+def test_a_failed_read_changes_nothing_and_is_retried() -> None:
     node = Node()
     node.found = (FAULT,)
     node.looks()

@@ -145,7 +145,7 @@ def place(address: str | None, port: int = 53) -> UdpPlace:
         ),
     ],
 )
-def test_what_a_change_makes_the_cleaner_look_at(first: UdpPort, then: UdpPort, changed: set[UdpPlace]) -> None:
+def test_a_change_of_a_port_marks_the_changed_places(first: UdpPort, then: UdpPort, changed: set[UdpPlace]) -> None:
     ledger = UdpLedger()
     ledger.note(first)
     ledger.take_changed()

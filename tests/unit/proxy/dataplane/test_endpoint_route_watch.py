@@ -69,7 +69,7 @@ def test_a_way_that_is_lost_is_a_problem_until_it_is_there() -> None:
     assert node.look() == []
 
 
-def test_an_endpoint_that_goes_meanwhile_is_none() -> None:
+def test_an_endpoint_that_is_removed_meanwhile_does_not_count() -> None:
     node = Node(state("web", *THERE[:1]))
     node.lost = {THERE[0].address}
     node.meanwhile = node.states.clear
@@ -130,7 +130,7 @@ def test_no_step_of_the_loop_compares_more_than_its_number_of_endpoints(
     assert steps.compared.total() > 5 * STEP
 
 
-def test_what_is_lost_is_looked_for_in_steps_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_route_is_looked_for_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     steps, backends_of = Steps(), endpoint_route_watch._backends
 
     def counted(of: ServiceState) -> Iterator[Backend]:

@@ -55,7 +55,7 @@ def test_reading_costs_a_hundredth_of_the_time() -> None:
     assert (node.look(), node.reads) == ((), 2)
 
 
-def test_what_cannot_be_read_now_is_read_later() -> None:
+def test_a_failed_read_is_repeated_later() -> None:
     node = Node()
     node.disturbed = True
     assert node.look() == ()

@@ -31,7 +31,7 @@ def found(
     return InterfaceFound(OURS, None, present, ipv6=True, sources=SOURCES)
 
 
-def test_what_was_programmed_does_not_differ() -> None:
+def test_a_programmed_interface_has_no_deviation() -> None:
     limit = ADDRESS_LIMITS[Family.IPV4]
     for number in (0, 1, limit, limit + 9):
         wanted = {f"10.96.{one >> 8}.{one & 255}": "default/a" for one in range(1, number + 1)} | {"fd00::2": ""}
@@ -39,7 +39,7 @@ def test_what_was_programmed_does_not_differ() -> None:
         assert address_deviations(wanted, InterfaceFound(OURS, None, present, ipv6=True, sources=SOURCES)) == []
 
 
-def test_both_forms_are_right_and_what_lacks_or_is_foreign_is_told() -> None:
+def test_both_forms_are_right_and_missing_or_foreign_parts_are_reported() -> None:
     assert address_deviations(WANTED, found("10.96.0.2", "10.96.0.10", routes=("fd00::2",))) == []
     assert address_deviations(WANTED, found("10.96.0.2", routes=("10.96.0.10", "fd00::2"))) == []
     stray = Stray("192.0.2.1", 24)
@@ -54,7 +54,7 @@ def test_both_forms_are_right_and_what_lacks_or_is_foreign_is_told() -> None:
     ]
 
 
-def test_a_route_over_lo_is_told_where_it_lacks_and_where_nothing_else_is() -> None:
+def test_a_missing_route_over_lo_is_reported() -> None:
     right = found("10.96.0.2", "10.96.0.10", routes=("fd00::2",), over_lo=("10.96.0.2", "10.96.0.77"))
     assert address_deviations(WANTED, right) == [
         AddressDeviation("10.96.0.10", "address and route over lo from 192.0.2.11", "address", "default/b"),
@@ -65,7 +65,7 @@ def test_a_route_over_lo_is_told_where_it_lacks_and_where_nothing_else_is() -> N
     assert len(address_deviations(WANTED, without)) == 2
 
 
-def test_another_source_than_the_nodes_is_told() -> None:
+def test_a_source_other_than_the_nodes_is_reported() -> None:
     moved = found("10.96.0.2", "10.96.0.10", routes=("fd00::2",))._replace(
         sources={Family.IPV4: "192.0.2.12", Family.IPV6: ""}
     )

@@ -136,7 +136,7 @@ def test_a_carried_out_plan_leaves_exactly_the_desired_and_nothing_more_to_do(
 
 
 @given(SOME_VIPS, PRESENT, LIMITS)
-def test_what_is_gained_and_lost_is_the_difference(desired: frozenset[str], present: Present, limit: int) -> None:
+def test_the_plan_adds_and_removes_the_difference(desired: frozenset[str], present: Present, limit: int) -> None:
     change = plan(desired, present, limits=dict.fromkeys(Family, limit))
 
     assert change.gained == desired - present.vips

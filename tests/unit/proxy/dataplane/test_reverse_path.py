@@ -66,7 +66,7 @@ def test_drops_of_a_strict_filter_are_a_problem_for_a_while(node: Node) -> None:
     assert node.reasons() == []
 
 
-def test_what_was_dropped_before_the_agent_started_does_not_count(node: Node) -> None:
+def test_drops_before_the_start_do_not_count(node: Node) -> None:
     node.mode("eth1", 1)
     node.dropped(7)
     assert (node.reasons(), node.filter.dropped) == ([], 7)

@@ -36,7 +36,7 @@ def test_a_cancelled_caller_waits_until_the_work_has_ended() -> None:
     asyncio.run(story())
 
 
-def test_work_is_told_to_hurry_and_its_error_is_not_lost_noise() -> None:
+def test_work_is_asked_to_hurry_and_its_error_is_raised() -> None:
     started, stop = threading.Event(), threading.Event()
 
     def work() -> None:

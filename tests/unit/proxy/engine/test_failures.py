@@ -48,7 +48,7 @@ def test_one_failing_family_does_not_stop_the_other(with_engine: RunEngine) -> N
     with_engine(scenario, families=BOTH)
 
 
-def test_what_a_person_must_act_on_in_every_family_ends_the_engine(with_engine: RunEngine) -> None:
+def test_errors_in_every_family_that_need_a_person_end_the_engine(with_engine: RunEngine) -> None:
     async def scenario(bench: Bench) -> None:
         for table in bench.tables:
             table.fail_with = [Unusable("no CAP_NET_ADMIN")]

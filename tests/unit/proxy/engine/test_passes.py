@@ -176,7 +176,7 @@ def test_a_changed_interface_is_brought_back_at_once(with_engine: RunEngine) -> 
     with_engine(scenario)
 
 
-def test_the_interface_is_told_when_the_node_is_known_by_another_address(with_engine: RunEngine) -> None:
+def test_the_interface_learns_of_another_node_address(with_engine: RunEngine) -> None:
     def known_by(address: str) -> Node:
         return Node(ObjectMeta("node-a"), status=NodeStatus((NodeAddress("InternalIP", address),)))
 

@@ -98,7 +98,9 @@ CIDR = Regarding("ServiceCIDR", "", "range", "uid-range")
         ),
     ],
 )
-def test_what_every_node_would_say_is_one_event(problem: Problem, action: str, note: str, regarding: Regarding) -> None:
+def test_a_problem_seen_by_every_node_is_one_event(
+    problem: Problem, action: str, note: str, regarding: Regarding
+) -> None:
     event = problem_event(problem, NODE, uid_of)
     assert event == Event(EventType.WARNING, problem.reason, action, note, regarding, shared=True)
     assert event == problem_event(problem, node_regarding("another"), uid_of)
@@ -126,7 +128,7 @@ def test_what_every_node_would_say_is_one_event(problem: Problem, action: str, n
         ),
     ],
 )
-def test_what_only_this_node_knows_names_the_node(problem: Problem, event: Event) -> None:
+def test_a_problem_of_this_node_only_names_the_node(problem: Problem, event: Event) -> None:
     assert problem_event(problem, NODE, uid_of) == event
     assert event_name(event, "a") != event_name(event, "b")
 
@@ -161,7 +163,7 @@ def test_another_object_another_reason_another_text_are_other_events() -> None:
         "Service shop/unknown",
     ],
 )
-def test_what_is_no_object_has_no_event(subject: str) -> None:
+def test_a_problem_without_an_object_has_no_event(subject: str) -> None:
     known = ("web", "web-1", "range")
     assert (
         problem_event(Problem(subject, "InvalidPort", "x"), NODE, lambda _, key: "u" if key.name in known else None)

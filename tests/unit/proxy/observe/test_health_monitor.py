@@ -52,7 +52,7 @@ def test_a_pass_that_hangs_over_a_change_makes_unhealthy(node: Node) -> None:
     assert node.monitor.is_healthy()
 
 
-def test_what_comes_during_a_pass_waits_from_then_on(node: Node) -> None:
+def test_a_change_during_a_pass_waits_from_its_arrival(node: Node) -> None:
     node.queue.service_changed(WEB)
     node.begin_pass()
     node.now = 30

@@ -10,7 +10,7 @@ from nodeagent.proxy.observe.observer_guard import ObserverGuard
 KEYS = [ObjectKey("default", f"s{number}") for number in range(7)]
 
 
-def test_a_failing_observer_is_told_once_and_the_others_hear(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_observer_is_reported_once_and_the_others_are_called(caplog: pytest.LogCaptureFixture) -> None:
     guard = ObserverGuard()
     heard: list[int] = []
 

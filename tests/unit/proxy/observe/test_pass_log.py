@@ -37,7 +37,7 @@ def summaries(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
 
 
-def test_the_first_pass_is_told_although_it_changed_nothing_and_no_later_one(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_first_pass_is_logged_without_changes_and_later_ones_are_not(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     clock = Clock()
     log = PassLog(clock.later)
@@ -47,7 +47,7 @@ def test_the_first_pass_is_told_although_it_changed_nothing_and_no_later_one(cap
     assert summaries(caplog) == ["sync done passes=1 full=no elements=0 ms=12.5 services=3 tables=IPv4:ok"]
 
 
-def test_a_lone_change_is_told_at_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_single_change_is_logged_at_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     clock = Clock()
     log = PassLog(clock.later)

@@ -53,7 +53,9 @@ class Fails:
         raise KeyError("defect")
 
 
-def test_a_listener_that_fails_is_told_with_the_objects_and_the_others_hear(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_listener_is_logged_with_the_objects_and_the_others_are_called(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     heard = Heard()
     board = ProblemBoard([Fails(), heard])
     board.replace("one", [A])

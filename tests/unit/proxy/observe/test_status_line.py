@@ -58,7 +58,7 @@ def test_counts_follow_the_passes() -> None:
     assert "0 services, 0 endpoints" in line.after_pass(report({WEB: None}, 0), 0)
 
 
-def test_failing_families_and_problems_are_told() -> None:
+def test_failing_families_and_problems_are_shown() -> None:
     families = {Family.IPV4: TableReport(), Family.IPV6: TableReport(error="no")}
     shown = StatusLine("node-a").after_pass(report({}, 0, families), 2)
     assert shown == "0 services, 0 endpoints on node-a (IPv4); programming IPv6 fails, retrying; 2 problems"

@@ -30,7 +30,7 @@ class Heart:
         self.beats += 1
 
 
-def test_what_is_waited_for_is_said_now_and_then_and_the_watchdog_is_fed(caplog: pytest.LogCaptureFixture) -> None:
+def test_waits_are_logged_from_time_to_time_and_feed_the_watchdog(caplog: pytest.LogCaptureFixture) -> None:
     said: list[str] = []
     heart = Heart()
 
@@ -99,6 +99,6 @@ def test_cancelling_leaves_nobody_waiting() -> None:
 @pytest.mark.parametrize(
     ("store", "hinted"), [(Store(), True), (Store(problems=()), False), (Store(awaited=()), False)]
 )
-def test_what_to_do_is_said_where_the_source_does_not_answer(store: Store, hinted: bool) -> None:
+def test_a_silent_source_is_logged_with_advice(store: Store, hinted: bool) -> None:
     wait = StartWait("in-cluster", store, Heart(), hint="name another address")
     assert str(wait).endswith("; name another address") is hinted

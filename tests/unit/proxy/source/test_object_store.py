@@ -240,7 +240,7 @@ def test_headless_services_are_kept_for_dns_only() -> None:
         assert (key in store.services, names_of(store, key)) == (keep, ["db-a"] if keep else [])
 
 
-def test_what_nobody_reads_is_not_kept(store: ClusterStore) -> None:
+def test_unused_fields_are_not_kept(store: ClusterStore) -> None:
     store.put(
         Service(
             ObjectMeta(name="web", namespace="demo", resource_version="4", annotations={"a": "b"}, labels={"c": "d"}),

@@ -43,7 +43,7 @@ def found(server: Server) -> UnwatchedService:
     return asyncio.run(ask_api_server(server, DB))
 
 
-def test_one_question_tells_that_there_is_none() -> None:
+def test_one_request_shows_that_the_service_does_not_exist() -> None:
     server = Server(service("other", "10.96.0.1"))
     assert found(server) == UnwatchedService()
     assert server.asked == ["/api/v1/namespaces/default/services?fieldSelector=metadata.name=db"]

@@ -342,7 +342,7 @@ def test_a_deletion_needs_no_more_than_a_name() -> None:
         ),
     ],
 )
-def test_what_an_error_answer_says(
+def test_an_error_answer_is_described(
     body: bytes, header: str | None, error_class: type[KubeError], retry_after_seconds: float | None
 ) -> None:
     error = status_error(504, body, header)

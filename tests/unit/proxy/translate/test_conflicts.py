@@ -68,7 +68,7 @@ def external(service: ServiceBuilder, name: str, cluster_ip: str, created: str |
     ],
 )
 @pytest.mark.parametrize("reverse", [False, True])
-def test_the_older_service_has_the_address_and_the_other_is_told(
+def test_the_older_service_has_the_address_and_the_other_is_reported(
     a: str | None, b: str | None, winner: str, reverse: bool, service: ServiceBuilder, context: Context
 ) -> None:
     both = [external(service, "a", "10.96.0.1", a), external(service, "b", "10.96.0.2", b)]

@@ -78,7 +78,7 @@ def test_every_part_of_the_context_comes_from_the_node_or_the_options() -> None:
     assert [name for name in made if made[name] == defaults[name]] == []
 
 
-def test_the_addresses_stay_while_the_node_has_none() -> None:
+def test_the_addresses_stay_while_the_node_reports_no_address() -> None:
     seen = node_context(node("InternalIP 192.168.0.2"), HERE)
     assert node_context(node(), HERE, previous=seen).node_addresses == ("192.168.0.2",)
 

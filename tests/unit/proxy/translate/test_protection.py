@@ -64,7 +64,7 @@ def translated(
         pytest.param("192.168.0.3", 22, "TCP", PORTS, True, id="75-somebody-else's-address"),
     ],
 )
-def test_what_the_node_needs_is_not_captured(
+def test_addresses_that_the_node_needs_are_not_captured(
     field: str,
     address: str,
     port: int,

@@ -54,7 +54,7 @@ def test_the_rest_of_a_minute_is_left_out_and_counted() -> None:
     ],
     ids=["another object", "another form", "another part", "another level"],
 )
-def test_what_is_said_of_something_else_is_not_left_out(other: dict[str, object]) -> None:
+def test_other_lines_are_not_left_out(other: dict[str, object]) -> None:
     log = Log()
     for _ in range(LINES + 1):
         log.say("table %s failed", "IPv4")
@@ -71,7 +71,7 @@ def test_exceptions_are_one_kind_whatever_they_are_about() -> None:
     assert len(log.lines) == LINES
 
 
-def test_what_goes_well_is_always_said() -> None:
+def test_lines_about_success_are_always_written() -> None:
     log = Log()
     for _ in range(3 * LINES):
         log.say("pass done", level=logging.INFO)

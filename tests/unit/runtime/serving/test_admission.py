@@ -59,14 +59,14 @@ def test_a_few_addresses_that_never_end_do_not_keep_out_another() -> None:
     assert 100 not in door.closed
 
 
-def test_one_address_pushes_out_its_own_strangers_only() -> None:
+def test_an_address_pushes_out_only_its_own_unknown_clients() -> None:
     door = Door()
     door.enter(0, "192.0.2.99")
     assert all(door.enter(key) for key in range(1, 20))
     assert door.closed == list(range(1, 17))
 
 
-def test_strangers_never_push_out_who_is_known_while_there_are_strangers() -> None:
+def test_unknown_clients_push_out_unknown_clients_first() -> None:
     door = Door()
     for key in range(5):
         door.enter(key, f"192.0.2.{key}", known=True)
@@ -100,7 +100,7 @@ def test_one_address_has_no_more_than_its_share() -> None:
     assert door.enter(8)
 
 
-def test_strangers_have_half_a_minute() -> None:
+def test_unknown_clients_have_half_a_minute() -> None:
     door = Door()
     door.enter(0)
     door.enter(1, known=True)

@@ -120,7 +120,7 @@ WEB = b"\3web\0\0\1\0\1"
         (HEADER + b"\3web\0\0\xfc\0\1", Rcode.REFUSED, 21),
     ],
 )
-def test_what_is_no_query_gets_this(packet: bytes, rcode: Rcode | None, size: int) -> None:
+def test_the_answer_to_packets_that_are_not_queries(packet: bytes, rcode: Rcode | None, size: int) -> None:
     with pytest.raises(NotAnswered) as refused:
         read_query(packet)
     reply = refused.value.reply
@@ -164,7 +164,7 @@ def test_additional_records_are_left_out_without_tc() -> None:
     assert 0 < len(read.additional) < len(whole.additional)
 
 
-def test_what_fits_is_not_touched() -> None:
+def test_an_answer_that_fits_is_not_changed() -> None:
     wire = big_answer(3).to_wire()
     assert cut(wire, 512) is wire
 

@@ -71,9 +71,7 @@ def test_a_datagram_with_several_messages() -> None:
     ],
     ids=repr,
 )
-def test_what_a_busy_kernel_does_not_answer_is_asked_a_few_times(
-    interruptions: int, succeeds: bool, error: OSError
-) -> None:
+def test_a_request_to_a_busy_kernel_is_repeated_a_few_times(interruptions: int, succeeds: bool, error: OSError) -> None:
     remaining = [error] * interruptions
 
     def dump() -> str:

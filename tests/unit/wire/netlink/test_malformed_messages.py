@@ -74,7 +74,7 @@ def elements(*packed: bytes) -> bytes:
         pytest.param(read_server, bytes(4) + nested(1, attribute(1, b"\2")), id="a virtual server"),
     ],
 )
-def test_what_is_missing_is_told_as_one_error(read: Callable[[memoryview], object], body: bytes) -> None:
+def test_missing_attributes_are_one_error(read: Callable[[memoryview], object], body: bytes) -> None:
     with pytest.raises(MalformedMessageError) as raised:
         read(memoryview(body))
     assert raised.value.errno == errno.EBADMSG
@@ -95,7 +95,7 @@ def test_a_gateway_that_is_no_ip_address_is_left_out() -> None:
     assert rtnetlink.gateways_of(memoryview(head + via + attribute(5, b"\x0a\0\0\1"))) == (b"\x0a\0\0\1",)
 
 
-def test_an_errno_that_is_none_can_be_spelled() -> None:
+def test_an_unknown_errno_can_be_spelled() -> None:
     answer = Received(2, 0, 1, memoryview(struct.pack("=i", -(2**31))))
     assert errno_of(answer) == errno.EBADMSG
 
@@ -106,7 +106,7 @@ def test_a_code_that_only_a_subsystem_has_stays_what_it_is() -> None:
     assert errno_of(answer) == 4106
 
 
-def test_an_offset_that_is_none_is_not_told() -> None:
+def test_an_invalid_offset_is_not_reported() -> None:
     answer = Received(2, NLM_F_ACK_TLVS, 1, memoryview(bytes(20) + attribute(2, b"\1")))
     assert offset_at_fault(answer) is None
 

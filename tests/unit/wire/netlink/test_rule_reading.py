@@ -64,7 +64,7 @@ def test_a_register_on_a_broad_boundary_is_known_by_its_old_number() -> None:
     ],
     ids=["another expression", "no data", "another key", "another comparison"],
 )
-def test_what_is_none_of_ours_is_said_to_be_so(held: KernelExpression) -> None:
+def test_foreign_expressions_are_recognised(held: KernelExpression) -> None:
     assert read_expression(held, {}) == Unreadable(held.name, held.data)
 
 

@@ -14,7 +14,7 @@ def test_entries_are_read_as_packed(entries: dict[int, bytes]) -> None:
 
 
 @given(ENTRIES, st.integers(min_value=0, max_value=1100))
-def test_what_is_cut_short_is_read_as_far_as_it_goes(entries: dict[int, bytes], length: int) -> None:
+def test_truncated_user_data_is_read_as_far_as_possible(entries: dict[int, bytes], length: int) -> None:
     found = read_user_data(pack_user_data(*entries.items())[:length])
 
     assert all(entries[kind].startswith(value) for kind, value in found.items())

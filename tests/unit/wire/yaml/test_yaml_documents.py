@@ -23,7 +23,7 @@ def values(text: str) -> list[object]:
         ("9" * 100, "9" * 100),
     ],
 )  # fmt: skip
-def test_scalars_mean_what_they_mean_to_kubernetes(scalar: str, expected: object) -> None:
+def test_scalars_are_read_as_by_kubernetes(scalar: str, expected: object) -> None:
     (read,) = values(f"- {scalar}")
     assert read == [expected]
     assert isinstance(read, list)

@@ -100,7 +100,7 @@ def test_a_set_that_was_neither_counted_nor_read_proves_nothing() -> None:
     assert kind_of(outline) == "elements"
 
 
-def test_a_table_made_anew_is_noticed() -> None:
+def test_a_recreated_table_is_noticed() -> None:
     outline = in_kernel(served(), counted=True)
     outline.header = replace(outline.header, handle=8)
 

@@ -101,7 +101,7 @@ def test_changes_of_a_failed_pass_are_programmed_by_the_next(kernel: EmptyKernel
     assert writes_frontend(kernel.committed[0])
 
 
-def test_what_a_failed_pass_took_in_is_not_written_twice_in_the_end() -> None:
+def test_changes_of_a_failed_pass_are_not_written_twice() -> None:
     kernel = EmptyKernel(commits=(KernelUnclear("no answer"),))
     driver = driver_of(kernel)
     with pytest.raises(KernelUnclear):

@@ -61,7 +61,7 @@ def test_a_slice_has_its_bound_however_long_nobody_asked() -> None:
     assert sum(map(len, walk.take(held, 1000.0).elements.values())) == MOST_KEYS
 
 
-def test_what_others_do_behind_the_walk_is_met_the_next_time_round() -> None:
+def test_changes_behind_the_walk_are_found_in_the_next_round() -> None:
     walk, held = ElementWalk(NAMES), image(0, 20_000)
     walk.restart()
     first = walked(walk, held, 300)

@@ -130,7 +130,7 @@ def test_node_ports_within_the_block_end_it(world: World, ranges: dict[Family, s
     assert world.only_cluster_ips
 
 
-def test_what_changes_is_told(world: World) -> None:
+def test_changed_blocks_are_dirty(world: World) -> None:
     world.desired.take_dirty()
     world.put(EDGE, BESIDE[world.family])
     assert world.desired.take_dirty()[schema.CLUSTER_IP_ONLY_BLOCKS] == {KEY[world.family]}

@@ -38,7 +38,7 @@ def test_only_what_is_dirty_is_looked_at() -> None:
     assert carried_keys(image(one=b"3"), image(one=b"2"), {FRONTENDS: {OTHER}}) == {}
 
 
-def test_what_came_before_the_end_is_added_until_the_element_is_made_anew() -> None:
+def test_earlier_counts_are_added_until_the_element_is_rebuilt() -> None:
     uncounted = Uncounted()
     uncounted.committed({FRONTENDS: {KEY: (10, 600)}}, {FRONTENDS: {KEY: 13}}, {FRONTENDS: [KEY]}, SAME)
     assert uncounted.by_map[FRONTENDS] == {KEY: 3}
@@ -95,14 +95,14 @@ def test_the_same_endpoint_counts_for_each_frontend_and_each_of_its_lists_by_its
     }
 
 
-def test_all_endpoints_of_a_table_that_is_made_anew_go_on() -> None:
+def test_counts_of_all_endpoints_go_on_in_a_rebuilt_table() -> None:
     programmed, wanted = backends(slots(WEB, b"a", b"b")), backends(slots(WEB, b"b", b"a"))
     assert carried_keys(wanted, programmed, None, anew=True) == {
         BACKENDS: {slot(WEB, 0): slot(WEB, 1), slot(WEB, 1): slot(WEB, 0)}
     }
 
 
-def test_what_an_endpoint_counted_until_it_moved_is_added_where_it_is_now() -> None:
+def test_counts_of_a_moved_endpoint_are_added_at_its_new_place() -> None:
     old, new = slot(WEB, 2), slot(WEB, 0)
     moved = {BACKENDS: {new: old}}
     uncounted = Uncounted()

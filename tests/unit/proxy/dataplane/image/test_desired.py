@@ -50,7 +50,7 @@ def test_a_service_that_goes_takes_its_elements_along(desired: DesiredImage) -> 
     assert {name: keys for name, keys in desired.take_dirty().items() if keys} == added
 
 
-def test_one_that_never_was_may_go_too(desired: DesiredImage) -> None:
+def test_removing_an_unknown_service_does_nothing(desired: DesiredImage) -> None:
     desired.update({WEB: None}, NOTHING)
     assert held(desired) == {}
 
@@ -80,7 +80,7 @@ def test_a_frontend_that_changes_hands_stays_whichever_is_named_first(
     assert desired.owner_of(schema.FRONTENDS, KEY) == SHOP
 
 
-def test_an_element_knows_its_service_and_the_nodes_own_have_none(desired: DesiredImage) -> None:
+def test_elements_know_their_service_unless_they_are_the_nodes_own(desired: DesiredImage) -> None:
     desired.update({WEB: state(WEB)}, NOTHING)
     desired.set_node(NodeState(service_cidrs=("10.96.0.0/16",)))
     (cidr,) = desired.image[schema.SERVICE_CIDRS]

@@ -27,9 +27,7 @@ def many(count: int) -> tuple[Backend, ...]:
 
 
 @given(st.lists(lists | of_one_port, min_size=1, max_size=6), st.booleans(), st.sampled_from([PLAIN, STICKY]))
-def test_amending_gives_what_assigning_anew_gives(
-    versions: list[list[Backend]], in_order: bool, where: SlotList
-) -> None:
+def test_amended_slots_equal_a_new_assignment(versions: list[list[Backend]], in_order: bool, where: SlotList) -> None:
     slots: Slots | None = None
     by_slot: list[bytes] = []
     image: Elements = {}
@@ -77,7 +75,7 @@ def test_members_are_what_the_list_says(versions: list[list[Backend]]) -> None:
 
 
 @given(lists, lists)
-def test_what_changed_is_found_whatever_the_order(before: list[Backend], after: list[Backend]) -> None:
+def test_changes_are_found_in_any_order(before: list[Backend], after: list[Backend]) -> None:
     assert changed_backends(before, after) == (set(before) - set(after), set(after) - set(before))
 
 

@@ -40,7 +40,7 @@ def test_a_dry_run_tells_and_leaves_everything() -> None:
     assert [shelf.things for shelf in shelves] == [("one", "two"), (), ("three",)]
 
 
-def test_a_run_removes_what_a_dry_run_told_and_a_second_one_nothing() -> None:
+def test_a_run_removes_what_a_dry_run_listed_and_a_second_run_nothing() -> None:
     shelves = [Shelf("a", ("one", "two")), Shelf("c", ("three",))]
     reported = sweep(shelves, dry_run=True).leftovers
 

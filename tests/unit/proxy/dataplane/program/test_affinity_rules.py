@@ -87,7 +87,7 @@ def test_a_known_client_gets_its_endpoint_by_every_address_of_the_port(to: str, 
 
 
 @pytest.mark.parametrize(("to", "port"), WAYS[1:])
-def test_what_a_client_learned_of_the_cluster_wide_list_does_not_bind_it_in_the_local_one(to: str, port: int) -> None:
+def test_affinity_to_the_cluster_list_does_not_apply_to_the_local_list(to: str, port: int) -> None:
     learned = {entry(OUTSIDE, Scope.CLUSTER): endpoint_value(THERE.address, THERE.port)}
 
     (outcome,) = connect(learned, OUTSIDE, to, port)

@@ -109,7 +109,7 @@ class TestTheDnsServicesAddress:
         node.serve(dns_service(family, servers=True))
         assert node.outcome(SERVICE[family], protocol, iif=iif).endpoint == (SERVER[family], 53)
 
-    def test_is_answered_here_without_a_service_too(self, family: Family, protocol: int, iif: str) -> None:
+    def test_names_are_answered_here_also_without_a_service(self, family: Family, protocol: int, iif: str) -> None:
         node = Node(family)
         node.serve(None)
         outcome = node.outcome(SERVICE[family], protocol, iif=iif)

@@ -129,7 +129,7 @@ def only(family: Family, packet: Packet, *, class_number: int | None = None) -> 
         pytest.param(0, 0, Fate.UNTOUCHED, False, id="ping"),
     ],
 )
-def test_what_a_cluster_ip_does_not_serve_is_refused(
+def test_a_port_that_a_cluster_ip_does_not_serve_is_refused(
     family: Family, protocol: int, port: int, fate: Fate, reset: bool
 ) -> None:
     """Else the node's own daemons would answer on it."""

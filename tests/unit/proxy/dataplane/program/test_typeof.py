@@ -36,6 +36,6 @@ def test_a_map_with_slots_has_the_type_that_nft_gives_it(family: Family, name: s
 
 
 @pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
-def test_the_kernel_keeps_what_is_told_of_each_set(family: Family) -> None:
+def test_the_kernel_has_room_for_the_user_data_of_each_set(family: Family) -> None:
     """NFT_USERDATA_MAXLEN."""
     assert max(len(set_user_data(spec, family)) for spec in SPECS.values()) <= 256

@@ -175,7 +175,7 @@ class TestNetworkProgramming:
         figures.passed(a_pass(looked_at=[WEB]))
         assert self.observed(figures, reader) == (2, 4.0)
 
-    def test_what_changed_before_the_start_does_not_count(self, world: Surroundings, reader: Reader) -> None:
+    def test_changes_before_the_start_do_not_count(self, world: Surroundings, reader: Reader) -> None:
         figures = world.figures()
         world.slices[WEB] = [slice_changed_at(START - 3600)]
         figures.passed(a_pass(looked_at=[WEB], full=True))
@@ -189,7 +189,7 @@ class TestNetworkProgramming:
         assert self.observed(figures, reader) == (0, 0)
 
     @pytest.mark.parametrize("text", ["yesterday", "2026-01-01T00:00:00", ""])
-    def test_a_time_that_is_none_is_no_time(self, world: Surroundings, reader: Reader, text: str) -> None:
+    def test_an_invalid_time_is_ignored(self, world: Surroundings, reader: Reader, text: str) -> None:
         figures = world.figures()
         world.slices[WEB] = [EndpointSlice(ObjectMeta(name="web-1", annotations={ANNOTATION_TRIGGER_TIME: text}))]
         figures.passed(a_pass(looked_at=[WEB]))

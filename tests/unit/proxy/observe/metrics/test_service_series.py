@@ -27,7 +27,7 @@ def test_a_port_without_a_name_has_an_empty_one(reader: Reader) -> None:
     assert found[reader.key(NAME, namespace="shop", service="web", port="")] == 3
 
 
-def test_names_that_mean_to_break_the_text_do_not(reader: Reader) -> None:
+def test_names_with_special_characters_do_not_break_the_text(reader: Reader) -> None:
     hostile = b'a"} 1\nup 1\n#/b\\"c:d\\n{'
     found = reader.of(ServiceSeries(10).text([[(7, hostile)]]))
     assert found[reader.key(NAME, namespace='a"} 1\nup 1\n#', service='b\\"c', port="d\\n{")] == 7

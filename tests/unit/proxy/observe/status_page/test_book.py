@@ -41,7 +41,7 @@ def names(rows: list[Row]) -> set[tuple[str, str, int]]:
     return {(row.name, row.state, row.connections) for row in rows}
 
 
-def test_only_what_changed_after_a_revision_is_told() -> None:
+def test_only_changes_after_a_revision_are_returned() -> None:
     book = ServiceBook()
     a_pass(book, web=state(WEB, Backend("10.244.0.1", 80)), shop=state(SHOP))
     assert names(list(book.all_rows())) == {("default/web", "ok", 0), ("default/shop", "no endpoints", 0)}
@@ -80,7 +80,7 @@ def test_services_without_an_endpoint_are_counted() -> None:
     assert book.unserved == set()
 
 
-def test_what_is_gone_is_forgotten_in_the_end() -> None:
+def test_deleted_services_are_forgotten_in_the_end() -> None:
     book = ServiceBook()
     for number in range(3000):
         key = ObjectKey("default", f"s{number}")

@@ -51,7 +51,7 @@ def test_a_token_ends_when_it_says_so() -> None:
         token({"exp": 1e300}),
     ],
 )
-def test_what_is_no_token_with_an_end_has_none(authorization: str) -> None:
+def test_a_text_that_is_not_a_token_has_no_expiry(authorization: str) -> None:
     assert token_end(authorization) is None
     assert expired(Credential(authorization or None), NOW) == ""
 
@@ -76,7 +76,7 @@ def test_a_year_of_four_digits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pem", [b"", b"x", b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"])
-def test_what_is_no_certificate_has_no_end(pem: bytes) -> None:
+def test_a_text_that_is_not_a_certificate_has_no_expiry(pem: bytes) -> None:
     assert certificate_end(pem) is None
 
 

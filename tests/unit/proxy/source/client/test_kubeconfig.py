@@ -262,7 +262,7 @@ def test_a_missing_kubeconfig(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", [pytest.param("10.96.0.1", id="IPv4"), pytest.param("fd00::1", id="IPv6")])
-def test_a_pod_is_told_where_the_server_is(directory: Path, host: str) -> None:
+def test_a_pod_learns_where_the_server_is(directory: Path, host: str) -> None:
     (directory / "ca.crt").write_bytes(CA)
     access = in_cluster({"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}, directory)
     assert access.server == (f"https://[{host}]:443" if ":" in host else f"https://{host}:443")

@@ -22,7 +22,7 @@ def test_the_one_in_use_is_asked_first_and_each_once() -> None:
     assert asked == [B, C, A]
 
 
-def test_only_the_one_in_use_is_left() -> None:
+def test_a_client_leaves_only_the_server_in_use() -> None:
     servers = ordered()
     assert not servers.leave(C)
     assert servers.leave(A)

@@ -76,18 +76,18 @@ def advice_of(manifest: Manifest) -> list[tuple[int, str, str]]:
         ),
     ],
 )
-def test_what_the_decoder_would_not_notice(text: str, line: int, reason: str, detail: str) -> None:
+def test_mistakes_that_the_decoder_would_not_notice(text: str, line: int, reason: str, detail: str) -> None:
     manifest = parse_manifest("a.yaml", text.encode())
     assert advice_of(manifest) == [(line, reason, f"Service shop/web: {detail}")]
     assert len(manifest.objects) == 1, "reported, and in effect as far as it goes"
 
 
-def test_nothing_is_told_of_a_good_object() -> None:
+def test_a_good_object_gets_no_advice() -> None:
     assert advice_of(parse_manifest("a.yaml", service().encode())) == []
     assert advice_of(parse_manifest("a.yaml", service(extra='sessionAffinity: ""').encode())) == [], "empty is absent"
 
 
-def test_json_has_lines_too() -> None:
+def test_mistakes_in_json_name_their_line() -> None:
     document = {
         "apiVersion": "v1",
         "kind": "List",

@@ -141,5 +141,5 @@ def test_nothing_dangles(documents: tuple[str, ...]) -> None:
         ),
     ],
 )
-def test_what_dangles(documents: tuple[str, ...], problem: tuple[str, str, str]) -> None:
+def test_references_to_missing_objects(documents: tuple[str, ...], problem: tuple[str, str, str]) -> None:
     assert problems(*documents) == [problem]

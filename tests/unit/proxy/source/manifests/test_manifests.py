@@ -189,7 +189,7 @@ def test_a_byte_order_mark_is_skipped_and_other_encodings_are_a_fault() -> None:
         pytest.param("{type: NodePort, clusterIP: 10.0.0.1, ports: [{port: 80, nodePort: 30000}]}", [], id="nodePort"),
     ],
 )
-def test_what_nothing_allocates_here_is_an_advice(spec: str, advice: list[str]) -> None:
+def test_a_field_that_needs_an_allocation_gets_advice(spec: str, advice: list[str]) -> None:
     manifest = parse(f"apiVersion: v1\nkind: Service\nmetadata: {{name: web}}\nspec: {spec}")
     assert len(manifest.objects) == 1
     assert manifest.faults == ()

@@ -204,7 +204,7 @@ def test_a_silent_server_is_replaced_by_the_saved_state_until_it_lists(tmp_path:
     asyncio.run(scene())
 
 
-def test_a_state_without_the_node_does_not_say_that_there_is_none(tmp_path: Path) -> None:
+def test_a_state_without_the_node_does_not_deny_its_existence(tmp_path: Path) -> None:
     async def scene() -> None:
         path = tmp_path / "state"
         before = Side(path)

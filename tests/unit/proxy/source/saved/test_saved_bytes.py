@@ -59,7 +59,7 @@ def read(content: bytes) -> list[SavedObject]:
     return [obj for batch in decode(content)[1] for obj in batch]
 
 
-def test_what_was_saved_comes_back() -> None:
+def test_a_saved_state_reads_back_the_same() -> None:
     head, _ = decode(CONTENT)
     assert (head.origin, head.saved) == (ORIGIN, SAVED)
     assert read(CONTENT) == [obj for of_kind in OBJECTS for obj in of_kind]

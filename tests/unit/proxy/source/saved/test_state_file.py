@@ -9,7 +9,7 @@ from nodeagent.proxy.source.saved.state_file import read_state, write_state
 from tests.harness.small_disk import fill, on_small_disk
 
 
-def test_what_was_written_is_read_and_belongs_to_its_owner_alone(tmp_path: Path) -> None:
+def test_a_written_file_is_read_back_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
     path = tmp_path / "below" / "state"
     assert read_state(path) is None
     for content in (b"first", b"second"):
@@ -20,7 +20,7 @@ def test_what_was_written_is_read_and_belongs_to_its_owner_alone(tmp_path: Path)
     assert [one.name for one in path.parent.iterdir()] == ["state"]
 
 
-def test_what_a_crash_left_beside_the_file_is_no_hindrance(tmp_path: Path) -> None:
+def test_a_temporary_file_of_a_crash_does_no_harm(tmp_path: Path) -> None:
     path, beside = tmp_path / "state", tmp_path / ".state.new"
     write_state(path, b"old")
     beside.write_bytes(b"half of the n")
