@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 class CertificateWatch:
     """Looks once an hour. credentials: this server's. context: shows its certificate to clients. etcd: the etcd client's files, what →
-    path. renew: makes what expires within 30 days anew; blocking. now: seconds since 1970."""
+    path. renew: renews the certificates that expire within 30 days; blocking. now: seconds since 1970."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class CertificateWatch:
         self._ends: dict[str, Validity] = {}
 
     async def run(self) -> None:
-        """Looks until cancelled."""
+        """Checks the certificates once an hour, until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_SECONDS)

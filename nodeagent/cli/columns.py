@@ -23,7 +23,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """lines: the heading line, then the rows. dropped: headings of the columns that were left out."""
+    """A table laid out as text for the width of a terminal.
+    lines: the heading line, then the rows. dropped: headings of the columns that were left out."""
 
     lines: tuple[str, ...]
     dropped: tuple[str, ...]

@@ -115,7 +115,8 @@ def _differences(replies: Iterable[Reply], made: Iterable[Reply | None]) -> Iter
 
 
 def _print(name: str, replies: list[Reply], silence: str, origin: str, reasons: list[str], output: str) -> None:
-    """silence: why no server answered; empty if one did. origin: source of the objects that the reasons come from; empty
+    """Prints the replies in the form that the user chose.
+    silence: why no server answered; empty if one did. origin: source of the objects that the reasons come from; empty
     without reasons."""
     if output in ("json", "yaml"):
         answers = [one._asdict() for one in replies]

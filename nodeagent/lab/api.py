@@ -69,7 +69,7 @@ class Access:
         """Host and port."""
         parts = urlsplit(self.url)
         if not parts.hostname:
-            raise LabError(f"{self.url!r} is no URL of a server")
+            raise LabError(f"{self.url!r} is not the URL of a server")
         return parts.hostname, parts.port or DEFAULT_PORTS["https" if self.secure else "http"]
 
     @property

@@ -32,7 +32,8 @@ API_ANSWER = "an answer of the API server"
 
 
 class ControlPlane:
-    """servers: API servers by host name. etcd: None if there is one server, which has its own store. Methods raise
+    """The API servers of a lab, and its etcd.
+    servers: API servers by host name. etcd: None if there is one server, which has its own store. Methods raise
     LabError if a program does not do what it should."""
 
     def __init__(self, settings: lab_plan.Settings, directory: LabDirectory, world: World, patience: Patience) -> None:

@@ -9,7 +9,8 @@ KILLED_WITHIN = 5.0
 
 
 class Holder:
-    """process: a pidfd, readable when the process has ended completely; its lock on the lab is released before that."""
+    """The process that runs a lab.
+    process: a pidfd, readable when the process has ended completely; its lock on the lab is released before that."""
 
     def __init__(self, pid: int, process: int, lab: str) -> None:
         self._pid = pid

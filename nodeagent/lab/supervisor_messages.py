@@ -47,11 +47,11 @@ class StartLoad(Struct, frozen=True, tag=True):
 
 
 class InjectFault(Struct, frozen=True, tag=True):
-    """Answered by FaultProgress, then one FaultReport; it runs under its own load. With `record`, a FaultRecord
-    follows.
+    """Asks for a fault under a load of its own. The replies are FaultProgress messages, one FaultReport and, with
+    `record`, a FaultRecord.
 
-    node: empty for the default victim, or if the fault has none. seconds: how long it lasts; amount: how much of it; 0
-    for the default of either.
+    node: the node or server to break; empty for the default. seconds, amount: how long the fault lasts, and how large it is;
+    0 for the default.
     """
 
     kind: str
@@ -83,7 +83,8 @@ Request = GetStatus | Locate | GetLog | StartLoad | InjectFault | Connect | Take
 
 
 class NodeStatus(Struct, frozen=True):
-    """agent: its state (running, stopped, frozen). programmed: (endpoints in the kernel, expected endpoints)."""
+    """The status of a node of the lab.
+    agent: its state (running, stopped, frozen). programmed: (endpoints in the kernel, expected endpoints)."""
 
     name: str
     addresses: tuple[str, ...]
@@ -115,7 +116,7 @@ class PodStatus(Struct, frozen=True):
 
 
 class ServiceStatus(Struct, frozen=True):
-    """addresses: where it answers, in the form ``10.96.0.1:80/TCP``."""
+    """The status of a Service in the lab. addresses: where it answers, in the form ``10.96.0.1:80/TCP``."""
 
     name: str
     kind: str
@@ -220,7 +221,7 @@ class LoadSample(Struct, frozen=True, tag=True):
 
 
 class Connected(Struct, frozen=True, tag=True):
-    """names: answers by pod. peers: the client addresses that the pods saw."""
+    """The result of a number of connections. names: answers by pod. peers: the client addresses that the pods saw."""
 
     names: dict[str, int]
     failures: dict[str, int]

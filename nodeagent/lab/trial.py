@@ -152,7 +152,7 @@ def site_of(request: messages.InjectFault, cluster: LiveCluster, work: Work) -> 
     """Returns the place of the fault. Raises ValueError for an invalid request, LabError if the lab lacks support."""
     kind = KINDS.get(request.kind)
     if kind is None:
-        raise ValueError(f"{request.kind!r} is no fault; there are {', '.join(KINDS)}")
+        raise ValueError(f"{request.kind!r} is not a fault; there are {', '.join(KINDS)}")
     if request.seconds and not kind.seconds:
         raise ValueError(f"{request.kind} has no duration to choose: leave out --for")
     if request.amount and not kind.amount:

@@ -19,7 +19,7 @@ often share one /64."""
 
 
 class Client(NamedTuple):
-    """network: an IPv4 address, or the /64 of an IPv6 one. address: as bytes."""
+    """A client, as shares count it. network: an IPv4 address, or the /64 of an IPv6 one. address: as bytes."""
 
     network: bytes
     address: bytes

@@ -17,7 +17,7 @@ _FIELDS_BEFORE_VALIDITY = 3
 
 
 class Validity(NamedTuple):
-    """begins: None if that is not known."""
+    """The time in which a certificate or a token is valid. begins: None if that is not known."""
 
     begins: datetime | None
     ends: datetime

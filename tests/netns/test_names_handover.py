@@ -243,7 +243,7 @@ def test_queries_wait_for_the_next_process_where_no_pod_could_answer(named: Clus
 def test_addresses_that_no_service_has_are_carried_and_not_tracked(named: Cluster, ownership: str) -> None:
     addresses = ("169.254.20.10", "fd00:20::10", *cluster_ips(11))
     agent = named.start_agent(*flags(*addresses, ownership=ownership))
-    assert not [line for line in agent.lines if "no address of this node" in line]
+    assert not [line for line in agent.lines if "not an address of this node" in line]
     for address in addresses:
         until(lambda address=address: from_pod(named, address) == SHOP, f"{address} answers")  # type: ignore[misc]
     named.world.run(NODE, ["conntrack", "-F"])  # what was asked before anybody answered
@@ -258,7 +258,7 @@ def test_addresses_that_no_service_has_are_carried_and_not_tracked(named: Cluste
 def test_an_address_that_is_nowhere_is_a_problem_and_its_queries_go_on_as_before(served: Cluster) -> None:
     agent = served.start_agent(*flags(*DNS, "192.0.2.99"), "--service-interface=false")
     for address in (*DNS, "192.0.2.99"):
-        agent.wait_for_line(re.escape(f"{address} is no address of this node"))
+        agent.wait_for_line(re.escape(f"{address} is not an address of this node"))
     for address in DNS:
         assert from_pod(served, address) == from_pod(served, address, TCP) == ANSWER_OF_SERVERS
     agent.stop()

@@ -20,7 +20,8 @@ _MOST_BYTES_OF_A_USER: Final = 8 * 1024 * 1024
 
 
 class BodyRoom:
-    """most_bytes: limit for all bodies. of_a_user: for those of one user. The oldest body of each user may exceed both."""
+    """Bounds the bytes of request bodies that are in memory.
+    most_bytes: limit for all bodies. of_a_user: for those of one user. The oldest body of each user may exceed both."""
 
     def __init__(
         self,

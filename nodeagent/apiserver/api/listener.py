@@ -163,7 +163,7 @@ class Listener:
         """Closes connections without credentials whose time is up."""
         while True:
             await asyncio.sleep(_CHECK_EVERY_SECONDS)
-            self._admission.overdue()
+            self._admission.close_overdue()
 
 
 class _NewConnection:

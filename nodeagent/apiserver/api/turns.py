@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 
 
 class Turns:
-    """most: pieces of work at the same time. per_user: of one user. Waiting users are served in turn."""
+    """Bounds how many pieces of expensive work run at a time.
+    most: pieces of work at the same time. per_user: of one user. Waiting users are served in turn."""
 
     def __init__(self, most: int, per_user: int) -> None:
         self._free = most

@@ -14,7 +14,8 @@ KUBECONFIG_KEY = "kubeconfig.conf"
 
 
 class Assessment(Struct, frozen=True):
-    """mode: kube-proxy's. server: of its kubeconfig. notes: differences. blockers: what must change first."""
+    """How kube-proxy is configured, and what that means for a takeover.
+    mode: kube-proxy's. server: of its kubeconfig. notes: differences that the user should know. blockers: what must change first."""
 
     mode: str = ""
     server: str = ""

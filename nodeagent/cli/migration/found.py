@@ -24,7 +24,8 @@ Document = dict[str, Any]
 
 
 class Node(Struct, frozen=True):
-    """architecture, system: Kubernetes' names, amd64 and linux. label: the value of `PROXY_LABEL`; None without it."""
+    """A Node, as far as a takeover needs it.
+    architecture, system: Kubernetes' names, amd64 and linux. label: the value of `PROXY_LABEL`; None without it."""
 
     name: str
     ready: bool
@@ -35,7 +36,8 @@ class Node(Struct, frozen=True):
 
 
 class Pod(Struct, frozen=True):
-    """runs: whether its container does. current: whether it has the present template of its DaemonSet. leaving: whether
+    """A pod of kube-proxy or of the agent.
+    runs: whether its container does. current: whether it has the present template of its DaemonSet. leaving: whether
     it is being deleted."""
 
     name: str
@@ -47,7 +49,8 @@ class Pod(Struct, frozen=True):
 
 
 class DaemonSet(Struct, frozen=True):
-    """selector, affinity: of its pods. observed: whether the controller has seen the present template."""
+    """A DaemonSet of kube-proxy or of the agent, with its pods.
+    selector, affinity: of its pods. observed: whether the controller has seen the present template."""
 
     selector: Mapping[str, str] = {}
     affinity: Mapping[str, Any] = {}
@@ -73,7 +76,8 @@ class DaemonSet(Struct, frozen=True):
 
 
 class ClusterState(Struct, frozen=True):
-    """configuration: files of kube-proxy's ConfigMap. kubernetes: ClusterIPs of the Service `kubernetes`."""
+    """The present state of the cluster, from which the next step follows.
+    configuration: files of kube-proxy's ConfigMap. kubernetes: ClusterIPs of the Service `kubernetes`."""
 
     nodes: tuple[Node, ...]
     kube_proxy: DaemonSet | None = None

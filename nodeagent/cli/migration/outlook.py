@@ -13,7 +13,8 @@ OTHER_WAYS = "docs/migrate-from-kube-proxy.md describes how to do it by hand"
 
 
 class Outlook(Struct, frozen=True):
-    """facts: the present state. notes: differences. blockers: what must change first. rows: one for each node."""
+    """What a takeover would meet in this cluster.
+    facts: the present state. notes: differences that the user should know. blockers: what must change first. rows: one for each node."""
 
     facts: tuple[str, ...]
     notes: tuple[str, ...]

@@ -154,7 +154,7 @@ def _second_proxy(facts: Facts) -> str:
 
 
 def _in_cgnat(facts: Facts) -> str:
-    """Returns which pod range overlaps the range whose packets Tailscale drops, in words; empty if none does."""
+    """Returns which pod range overlaps the range whose packets Tailscale drops, as text; empty if no range does."""
     if not any(chain.name == "ts-input" for chain in facts.chains):
         return ""
     shared = ip_network(CGNAT)

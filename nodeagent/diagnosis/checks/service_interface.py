@@ -36,7 +36,7 @@ def interface_findings(fact: InterfaceFact) -> Iterator[Finding]:
         yield Finding(CHECK, Result.OK, found)
         return
     shown = ", ".join(fact.missing[:_SHOWN]) + (", …" if len(fact.missing) > _SHOWN else "")
-    count = f"{len(fact.missing)} of {fact.cluster_ips} ClusterIPs are no addresses of this node ({shown})"
+    count = f"{len(fact.missing)} of {fact.cluster_ips} ClusterIPs are not addresses of this node ({shown})"
     cure = "see that the agent runs, it puts that right at once: systemctl status nodeagent, or nodeagent run --once"
     if fact.there:
         yield Finding(CHECK, Result.FAILED, f"{count}: somebody took them from {fact.interface}", cure)

@@ -64,4 +64,4 @@ def _document(body: bytes) -> Document:
     try:
         return msgspec.json.decode(body, type=Document)
     except UNREADABLE as error:
-        raise MalformedAnswerError(f"an answer that is no JSON object: {error}") from error
+        raise MalformedAnswerError(f"an answer that is not a JSON object: {error}") from error

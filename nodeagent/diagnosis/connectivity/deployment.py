@@ -58,7 +58,7 @@ class Deployment:
         families = await self._create_services()
         pods = await self._ready_pods()
         places = stage.pods_by_node(pods)
-        nodes = tuple(stage.node_place(node, places) for node in self._plan.nodes)
+        nodes = tuple(stage.deployed_node(node, places) for node in self._plan.nodes)
         for number, node in enumerate(nodes):
             await self._cluster.patch(f"{self._path}/pods/{node.server.name}", objects.node_number(number))
         return stage.DeployedObjects(

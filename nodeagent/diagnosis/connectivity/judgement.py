@@ -13,7 +13,8 @@ REFUSED = "refused"
 
 
 class Expected(Struct, frozen=True):
-    """servers: the pods that may answer. every: each of them must. one: all answers must come from the same.
+    """What a request must result in.
+    servers: the pods that may answer. every: each of them must. one: all answers must come from the same.
     own_address: the pod sees the client's own address. refused: the connection is refused. silent: there is no answer,
     for any reason. addresses: those of a name. targets: the names in the SRV records of an answer."""
 
@@ -91,7 +92,7 @@ def _targets_differ(expected: frozenset[str], result: RequestResult) -> str:
     try:
         _, sections = read_message(bytes.fromhex(result.message))
     except (BadMessage, ValueError) as error:
-        return f"the answer is no DNS message: {error}"
+        return f"the answer is not a DNS message: {error}"
     found = {data_text(record).split()[-1] for record in sections.answer if record.kind == RecordType.SRV}
     return "" if found == expected else f"SRV records name {_listed(found) or 'nothing'}"
 

@@ -15,14 +15,14 @@ NOT_MEANT = "-"
 
 
 class CaseOutcome(Struct, frozen=True):
-    """happened: what happened instead of what was expected; empty if the case passed."""
+    """How a case ended. happened: what happened instead of what was expected; empty if the case passed."""
 
     case: Case
     happened: str
 
 
 class Report(Struct, frozen=True):
-    """traces: nodeagent's lines about a connection on the node that translates it."""
+    """The outcomes of all cases. traces: nodeagent's lines about a connection on the node that translates it."""
 
     outcomes: tuple[CaseOutcome, ...]
     skipped: tuple[Skipped, ...]

@@ -6,7 +6,8 @@ from nodeagent.model.addresses import Family
 
 
 class Request(Struct, frozen=True):
-    """kind: `tcp` and `udp` talk to a server, `resolve` looks up a host, `query` sends a DNS message. host: an address
+    """A request that a test pod carries out.
+    kind: `tcp` and `udp` talk to a server, `resolve` looks up a host, `query` sends a DNS message. host: an address
     or a name. count: conversations, one after the other until one fails. size: bytes that are sent and must come back.
     seconds: timeout of each. message: of a query, in hexadecimal digits."""
 

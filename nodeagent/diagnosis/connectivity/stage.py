@@ -84,7 +84,7 @@ def pods_by_node(pods: Iterable[Document]) -> dict[tuple[str, str], DeployedPod]
     }
 
 
-def node_place(node: Document, pods: Mapping[tuple[str, str], DeployedPod]) -> DeployedNode:
+def deployed_node(node: Document, pods: Mapping[tuple[str, str], DeployedPod]) -> DeployedNode:
     """Returns a node with its pods. Raises KeyError if one is missing."""
     name = _name(node)
     internal = (one["address"] for one in node["status"].get("addresses", ()) if one["type"] == "InternalIP")

@@ -28,7 +28,8 @@ Say = Callable[[str], None]
 
 
 class TrialOptions(Struct, frozen=True):
-    """image: empty for that of the nodeagent in the cluster, or `own_image`. nodes: at most this many. pod_seconds:
+    """The options of `nodeagent connectivity`.
+    image: empty for that of the nodeagent in the cluster, or `own_image`. nodes: at most this many. pod_seconds:
     timeout until the pods run. settle_seconds: timeout until the proxies know the Services. balancer_is_routed: whether
     the balancer's addresses were given, so that they lead to the nodes."""
 

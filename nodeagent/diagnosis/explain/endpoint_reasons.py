@@ -137,7 +137,8 @@ def _accounts(
     matches: Sequence[tuple[PortMatch, Lists, PortKey | None]],
     chosen: "_Chosen",
 ) -> Iterator[Account]:
-    """matches: with the keys of their endpoints in the translation, where the slice has the port."""
+    """Yields the account of an endpoint for each port.
+    matches: with the keys of their endpoints in the translation, where the slice has the port."""
     text = endpoint.addresses[0] if endpoint.addresses else ""
     usable = text in chosen.addresses
     address = text if usable else parse_address(text)

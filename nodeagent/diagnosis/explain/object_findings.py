@@ -182,7 +182,9 @@ def of_external_name(service: Service) -> Finding | None:
         why = f"externalName {name} is an address, and names are translated to names"
         do = "make it a Service without selector, and an EndpointSlice with that address"
     elif not _NAME.fullmatch(name):
-        why = f"externalName {name!r} is no name of a host: without scheme, port and path" if name else "it has none"
+        why = (
+            f"externalName {name!r} is not the name of a host: without scheme, port and path" if name else "it has none"
+        )
     elif name.rstrip(".").lower() == own or name.lower().startswith(f"{own}."):
         why = f"externalName {name} is its own name"
     return Finding(Severity.BROKEN, "its name leads nowhere", why, do) if why else None

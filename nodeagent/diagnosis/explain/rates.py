@@ -30,7 +30,7 @@ class RateTracker:
     def update(self, counters: Mapping[tuple[str, bytes], int], at: float) -> tuple[Rate, ...]:
         """Returns the rates since the previous call, unsorted; none at the first call. at: the clock, in seconds.
 
-        A counter that is smaller than before was created anew: all of its count is new.
+        A counter that is smaller than before was created again: all of its count is new.
         """
         seconds = None if self._at is None else max(at - self._at, 1e-9)
         came: dict[str, int] = {}

@@ -120,7 +120,7 @@ def _single(kind: FieldType, field: Any) -> bytes:
         case FieldType.SLOT:
             return packed_class(int(field))
         case FieldType.VERDICT:
-            raise ValueError("a verdict is no key")
+            raise ValueError("a verdict is not a key")
 
 
 def _class_number(text: str) -> int:

@@ -160,7 +160,8 @@ class _JourneyWalk:
         return self._go_out(traveller, beside) if beside and past else self._come_in(traveller, beside)
 
     def _come_in(self, traveller: Traveller, beside: Route | None) -> Journey:
-        """beside: the route to the original destination, if the packet does not need this node to get there."""
+        """Brings the packet into this node.
+        beside: the route to the original destination, if the packet does not need this node to get there."""
         if not self._pass(HookNumber.PREROUTING, traveller):
             return self._stopped(traveller, None)
         untranslated = None if traveller.machine.translated else beside
@@ -249,7 +250,7 @@ class _JourneyWalk:
         *,
         filters_only: bool = False,
     ) -> bool:
-        """Returns whether the packet passes all chains of a hook. anew: looks the route up again after each chain."""
+        """Returns whether the packet passes all chains of a hook. anew: whether to look up the route again after each chain."""
         traveller.hook = number.name.lower()
         own: list[tuple[tuple[int, int], Chain | tuple[OtherTable, OtherChain]]] = [
             (place_in_hook(hook_of(chain)), chain) for chain in self._own.hooked(number)
@@ -372,7 +373,7 @@ class _JourneyWalk:
         )
 
     def _listener_at(self, port: int) -> str:
-        """Returns the loopback address at which a program listens on that port; empty if none does."""
+        """Returns the loopback address at which a program listens on that port; empty if no program does."""
         address = LOOPBACK[self._question.family]
         return address if self._router.listens(address, port, self._question.protocol, exactly=True) else ""
 

@@ -23,7 +23,8 @@ _ATTACHED = {
 
 
 class LinkProgram(Struct, frozen=True):
-    """name: as `tc` or `ip` shows it, or the number of the program. interface, where: its interface, and which packets it gets: `ingress`,
+    """A program on an interface that may change or drop packets.
+    name: as `tc` or `ip` shows it, or the number of the program. interface, where: its interface, and which packets it gets: `ingress`,
     `egress`, or XDP. hook: `tcx` or `netkit`, for one that only bpf(2) shows, else empty."""
 
     name: str

@@ -21,7 +21,8 @@ _CLASS_BYTES = 4
 
 
 class OwnTable(Struct, frozen=True):
-    """handles: of a chain's rules, in order. image: elements by set, also learned affinity."""
+    """Our table in one family, as read from the kernel.
+    handles: of a chain's rules, in order. image: elements by set, also learned affinity."""
 
     family: Family
     program: Program

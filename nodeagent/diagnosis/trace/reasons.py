@@ -67,7 +67,7 @@ def strange_source(journey: Journey, node: Node) -> Reason | None:
         return None
     rule = next((step for step in journey.decisions if step.applied and step.effect == REWRITTEN), None)
     place = "" if rule is None else f" ({rule.hook}: {rule.table}, chain {rule.chain}: {rule.text})"
-    return Reason(f"answers are sent to {source}, which is no address of this node{place}", _of_others(rule).cure)
+    return Reason(f"answers are sent to {source}, which is not an address of this node{place}", _of_others(rule).cure)
 
 
 def passes_service(journey: Journey) -> bool:
@@ -207,7 +207,8 @@ def _of_answer(question: Question, end: str, answer: ReplyPath, *, translated: b
 
 
 def _of_others(decisive: Decision | None, toward: str = "") -> Reason:
-    """toward: where the packet was going, as the rule saw it; empty: that is no pod's address."""
+    """Returns the reason if rules of others stop the packet.
+    toward: where the packet was going, as the rule saw it; empty: that is no pod's address."""
     if decisive is None:
         return Reason("a chain of another program ended it")
     tool, _, table = decisive.table.partition(" ")
@@ -321,7 +322,7 @@ def _source_rule(chain: str, rule: Rule) -> str:
     if any(isinstance(part, FibType) for part in rule):
         return "an address with policy Local, and the source is an address of this node"
     if chain == NOT_FROM_PODS:
-        return "to a ClusterIP, and the client is no pod"
+        return "to a ClusterIP, and the client is not a pod"
     from_cluster_ip = any(isinstance(part, Payload) for part in rule)
     return "a ClusterIP is the source, as the node has no address to prefer" if from_cluster_ip else "masqueradeAll"
 

@@ -22,7 +22,8 @@ from nodeagent.diagnosis.trace.sampled_ways import (
 
 
 class RuleFault(NamedTuple):
-    """client: in words. why, cure: one clause each. long_only: only long packets are lost."""
+    """A rule of another program that stops connections to Services.
+    client: in words. why, cure: one clause each. long_only: only long packets are lost."""
 
     client: str
     why: str

@@ -6,7 +6,7 @@ range, and only hosts of other networks go through the router (`wiring`), which 
 
 from collections.abc import Iterable, Iterator
 
-from nodeagent.lab.net.pod_wiring import NamespaceOf, inwards, pod_side
+from nodeagent.lab.net.pod_wiring import NamespaceOf, node_ends, pod_side
 from nodeagent.lab.net.prefixes import families, host_prefix, is_within, nodad, with_length
 from nodeagent.lab.net.topology import UNDERLAY, Node, OutsideHost, Topology, first_of
 from nodeagent.lab.net.wiring import UNDERLAY_ADDRESSES, Step
@@ -30,7 +30,7 @@ def plan(topology: Topology, namespace_of: NamespaceOf) -> list[Step]:
     steps += [Step(UNDERLAY, tuple(no_way_between_nodes(topology.nodes, family)), family) for family in Family]
     for node in topology.nodes:
         others = [other for other in topology.nodes if other is not node]
-        own = (*unreachable_pod_range(node), *routes_to_pods(others), *inwards(node, namespace_of))
+        own = (*unreachable_pod_range(node), *routes_to_pods(others), *node_ends(node, namespace_of))
         steps.append(Step(node.name, (*uplink(node), *own)))
     for host in topology.outside:
         ways = (*uplink(host), *routes_to_pods(topology.nodes)) if is_neighbour(host) else tuple(routed_uplink(host))

@@ -21,7 +21,7 @@ BRIDGE_SETTINGS = {"net/bridge/bridge-nf-call-iptables": "1", "net/bridge/bridge
 """For nodes with a bridge of pods, as kubeadm requires. Only if br_netfilter is loaded."""
 
 
-def inwards(node: Node, namespace_of: NamespaceOf) -> Iterator[str]:
+def node_ends(node: Node, namespace_of: NamespaceOf) -> Iterator[str]:
     """Yields the commands for the node's ends of all its pods' links."""
     if node.pod_bridge:
         yield from bridge(node)

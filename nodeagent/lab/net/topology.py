@@ -75,7 +75,7 @@ class Topology(Struct, frozen=True):
             check_name(name)
         for address in (address for member in self.members for address in member.addresses):
             if parse_address(address) != address:
-                raise ValueError(f"{address!r} is no canonical address")
+                raise ValueError(f"{address!r} is not a canonical address")
         for node in self.nodes:
             for pod in node.pods:
                 check_pod(node, pod)

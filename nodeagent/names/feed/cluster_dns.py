@@ -228,7 +228,7 @@ class NodeNames:
         """Reports a problem for each listening address that this node does not have: no client could reach it."""
         lost = sorted({address for address, _ in self.here.places if not is_here(address)})
         problems = tuple(
-            Problem("dns", "AddressNotHere", f"{address} is no address of this node: names are not answered there")
+            Problem("dns", "AddressNotHere", f"{address} is not an address of this node: names are not answered there")
             for address in lost
         )
         self._take_problems("places", problems)

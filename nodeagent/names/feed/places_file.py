@@ -42,7 +42,7 @@ def hold(path: Path, places: Iterable[object]) -> int | None:
 
 
 def read(path: Path) -> list[str]:
-    """Returns the lines of a file that a process holds locked; an empty list if none does. Raises OSError."""
+    """Returns the lines of a file; an empty list if no process holds it locked. Raises OSError."""
     with path.open() as file:
         if _lock(file.fileno(), fcntl.LOCK_EX):
             return []

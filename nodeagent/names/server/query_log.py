@@ -20,7 +20,7 @@ class QueryLog:
         self._lost = 0
 
     def note(self, packet: bytes, answer: bytes, client: str, proto: str, seconds: float, count: int = 1) -> None:
-        """Counts `count` answered queries, of which this is the last; logs it if it is its turn."""
+        """Counts `count` answered queries, of which this is the last; keeps a line about it once in `every` queries."""
         self._passed += count
         if not self.every or self._passed < self.every:
             return

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CacheLimits:
-    """entries, size: answers with data, and their bytes; denials, denials_size: the same for answers that there is no
+    """The limits of the cache.
+    entries, size: answers with data, and their bytes; denials, denials_size: the same for answers that there is no
     such name or no such data; failures: failed questions.
 
     longest, longest_negative: upper limits of a TTL. failure: how long a failed question is not asked again. stale: how
@@ -28,7 +29,8 @@ class CacheLimits:
 
 @dataclass(frozen=True, slots=True)
 class AskLimits:
-    """questions: different questions in progress, of which one client has half at most. waiting: queries that wait for
+    """The limits of questions to upstream servers.
+    questions: different questions in progress, of which one client has half at most. waiting: queries that wait for
     them.
 
     hedge: time until a second server is asked; again: until all are asked once more; stream: until TCP is tried; total:
@@ -52,7 +54,8 @@ class AskLimits:
 
 @dataclass(frozen=True, slots=True)
 class HealthLimits:
-    """failures: in a row, until a server is asked last. first, longest: pauses between probes of such a server.
+    """When an upstream server counts as failed, and how it is probed.
+    failures: in a row, until a server is asked last. first, longest: pauses between probes of such a server.
 
     probe: timeout of a probe. again: until a probe of a suspected server is sent a second time. rest: how long a server that passed a
     probe is not probed again. slow: an answer that takes this long is late. unasked: how long a server may be asked nothing before it gets

@@ -13,7 +13,8 @@ from nodeagent.wire.dns.query import Query
 
 @dataclass(frozen=True, slots=True)
 class PreparedReply:
-    """counts: records in the three sections. records: their bytes. ttls: offset in these, and seconds, of each TTL."""
+    """An upstream answer, ready to be sent to any client.
+    counts: records in the three sections. records: their bytes. ttls: offset in these, and seconds, of each TTL."""
 
     rcode: int
     flags: int

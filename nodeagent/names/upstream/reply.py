@@ -16,7 +16,8 @@ _SMALLEST_SOA = 22
 
 
 class Reply(NamedTuple):
-    """rcode: with the high bits of EDNS. validated, recursive: AD and RA. sections: without the OPT record."""
+    """A parsed answer of an upstream server.
+    rcode: with the high bits of EDNS. validated, recursive: AD and RA. sections: without the OPT record."""
 
     rcode: int
     validated: bool

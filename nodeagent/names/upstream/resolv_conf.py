@@ -11,7 +11,7 @@ MOST = 8
 
 @dataclass(frozen=True, slots=True)
 class ResolvConf:
-    """nameservers: at most `MOST`, in order. search: domains without their trailing dot, in order."""
+    """The contents of a resolv.conf. nameservers: at most `MOST`, in order. search: domains without their trailing dot, in order."""
 
     nameservers: tuple[Server, ...] = ()
     search: tuple[str, ...] = ()

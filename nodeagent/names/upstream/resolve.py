@@ -45,7 +45,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """good: the answer has data or a denial; False for a failure."""
+    """The result of asking upstream. good: the answer has data or a denial; False for a failure."""
 
     answer: PreparedReply
     good: bool

@@ -7,7 +7,8 @@ from nodeagent.wire.dns.domain_names import from_text, to_text
 
 
 class StubZones:
-    """zones: zone as text → its servers. Raises ValueError for an invalid zone, or one without a server."""
+    """The zones that have servers of their own.
+    zones: zone as text → its servers. Raises ValueError for an invalid zone, or one without a server."""
 
     def __init__(self, zones: Mapping[str, Sequence[Server]]) -> None:
         self._zones = {from_text(zone).lower(): tuple(servers) for zone, servers in zones.items()}

@@ -13,7 +13,8 @@ GOOD = frozenset({Rcode.NOERROR, Rcode.NXDOMAIN})
 
 
 class ServerFault(NamedTuple):
-    """kind: one of the words above. detail: the rcode, seconds or the system's error; empty if there is nothing to add."""
+    """What is wrong with an upstream server.
+    kind: one of the words above. detail: the rcode, seconds or the system's error; empty if there is nothing to add."""
 
     kind: str
     detail: str = ""

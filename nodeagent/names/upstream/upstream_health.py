@@ -13,10 +13,11 @@ from nodeagent.names.upstream.upstream_question import Asked
 
 @dataclass(slots=True)
 class ServerHealth:
-    """failures: in a row. pauses: between probes since it went down. probe_at: None if no probe is due. rests_until: until then no probe
+    """What is known of one upstream server.
+    failures: in a row. pauses: between probes since it went down. probe_at: None if no probe is due. rests_until: until then no probe
     is due because of a new doubt. fault: found by a probe. tcp_fault: as `fault`, of TCP. denies_own: it knows
     that a name of our own does not exist. tcp_doubt: when an answer was cut off without another one by TCP. loops: it sends our questions back to us. copy: a question that another server has answered. asked_at,
-    malformed_at: when it was last asked, and last sent what is no answer. plain_until: until then it is asked without EDNS."""
+    malformed_at: when it was last asked, and last sent a malformed answer. plain_until: until then it is asked without EDNS."""
 
     failures: int = 0
     pauses: int = 0
@@ -166,12 +167,12 @@ class Health:
         return record.fault is None and bool(record.copy or record.doubt)
 
     def is_tcp_suspected(self, server: Server, since: float = 0.0) -> bool:
-        """Returns whether an answer was cut off, perhaps since then, and none has come by TCP."""
+        """Returns whether an answer was cut off, at `since` or later, and none has come by TCP after that."""
         doubt = self._record_of(server).tcp_doubt
         return doubt is not None and doubt >= since
 
     def was_malformed(self, server: Server, since: float) -> bool:
-        """Returns whether the server has sent what is no answer since then."""
+        """Returns whether the server has sent a malformed answer, at `since` or later."""
         return self._record_of(server).malformed_at >= since
 
     def probed_by_tcp(self, server: Server, fault: ServerFault | None) -> None:
@@ -220,7 +221,7 @@ class Health:
         return tuple(found)
 
     def next_probe(self) -> float | None:
-        """Returns when the next probe is due; None if none is."""
+        """Returns when the next probe is due; None if no probe is due."""
         return min((r.probe_at for r in self._records.values() if r.probe_at is not None), default=None)
 
     def mark_without_edns(self, server: Server, now: float) -> None:

@@ -24,7 +24,8 @@ logger = logging.getLogger(__name__)
 
 
 class Probes:
-    """chance: returns a random number below its argument. zone_of: returns the stub zone of a server that is asked for nothing else."""
+    """Probes the servers that failed or are suspected.
+    chance: returns a random number below its argument. zone_of: returns the stub zone of a server that is asked for nothing else."""
 
     def __init__(
         self,

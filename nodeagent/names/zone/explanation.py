@@ -132,7 +132,7 @@ def _explain_pod(lookup: Lookup, parts: NameParts) -> Iterator[str]:
     label = ".".join((*parts.below, parts.name))
     address = None if parts.below else pod_address(parts.name.encode("latin-1"))
     if address is None:
-        yield f"{label} is no address"
+        yield f"{label} is not an address"
     elif not lookup.index.has_namespace(parts.namespace.encode("latin-1")):
         yield f"namespace {parts.namespace} does not exist"
     elif lookup.pods == "verified":
@@ -147,7 +147,7 @@ def _explain_pod(lookup: Lookup, parts: NameParts) -> Iterator[str]:
 def _explain_reverse(lookup: Lookup, name: bytes, zone: bytes) -> Iterator[str]:
     address = address_of(domain_names.labels_of(name[: len(name) - len(zone)] + b"\0"), zone)
     if address is None:
-        yield "is no complete address: asked upstream"
+        yield "is not a complete address: asked upstream"
         return
     entry = lookup.index.at_cluster_ip(address)
     endpoints = lookup.index.at_endpoint(address)
@@ -157,4 +157,4 @@ def _explain_reverse(lookup: Lookup, name: bytes, zone: bytes) -> Iterator[str]:
         owners = ", ".join(str(one.names.key) for one in endpoints)
         yield f"{address} is a ready endpoint of {owners}"
     else:
-        yield f"{address} is no ClusterIP and no ready endpoint of ours: asked upstream"
+        yield f"{address} is neither a ClusterIP nor a ready endpoint of ours: asked upstream"

@@ -31,7 +31,8 @@ FAMILY_KIND = {Family.IPV4: RecordType.A, Family.IPV6: RecordType.AAAA}
 
 
 class ZoneSettings(Struct, frozen=True):
-    """zones: names of the cluster's zones; PTR records use the first. pods: which pod names are answered: ``insecure``
+    """The settings of the cluster's zones.
+    zones: names of the cluster's zones; PTR records use the first. pods: which pod names are answered: ``insecure``
     every one that encodes an address, ``verified`` those of running pods, ``disabled`` none. server: the Service that
     is the cluster's DNS. addresses: those of `ns.dns` if there is no such Service."""
 

@@ -15,7 +15,7 @@ _SVC = len(b"\3svc")
 
 
 class Fault(NamedTuple):
-    """reason: CamelCase. whole: the Service has no names at all. detail: what is wrong, and its effect."""
+    """Why a name cannot be answered. reason: CamelCase. whole: the Service has no names at all. detail: what is wrong, and its effect."""
 
     reason: str
     detail: str
@@ -28,7 +28,7 @@ def faults_of(
     """Yields everything of this Service that has no name. names: the result of `names_of`. zones: of the cluster."""
     for what, text in (("name", names.name), ("namespace", names.namespace)):
         if not is_label(text):
-            yield Fault("NotADnsLabel", f"its {what} {text!r} is no DNS label: it has no names", whole=True)
+            yield Fault("NotADnsLabel", f"its {what} {text!r} is not a DNS label: it has no names", whole=True)
             return
     for zone in zones:
         longest = max((len(host) for group in names.groups for host in group.hosts), default=0)
@@ -61,7 +61,7 @@ def _host_faults(slices: Collection[EndpointSlice]) -> Iterator[Fault]:
         if not is_label(host.lower()):
             yield Fault(
                 "HostnameNotADnsLabel",
-                f"hostname {host!r} is no DNS label: the endpoint is named after its address",
+                f"hostname {host!r} is not a DNS label: the endpoint is named after its address",
             )
 
 

@@ -46,7 +46,8 @@ Follow = Callable[[Sequence[str]], Awaitable[FollowedSample]]
 
 
 class ConnectionWatch:
-    """states: returns what is programmed now. report: receives all problems after each look. clock: in seconds. times: how often
+    """Follows sample connections to find rules that stop them.
+    states: returns what is programmed now. report: receives all problems after each look. clock: in seconds. times: how often
     connections were followed."""
 
     def __init__(
@@ -75,7 +76,7 @@ class ConnectionWatch:
         return sum(one.reason == reason for one in self.last.problems)
 
     async def run(self) -> None:
-        """Looks until cancelled. The first look is late: an agent that ends soon starts no process."""
+        """Looks for changes periodically, until cancelled. The first look is late, so that an agent that ends soon starts no process."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             await self.look()

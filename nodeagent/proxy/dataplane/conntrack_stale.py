@@ -89,8 +89,8 @@ class UdpLedger:
             self._serving.setdefault(place, {})[udp_port.service_port] = serving
 
     def mark_node_ports(self) -> None:
-        """Marks every node port as changed, because the node has new addresses: flows may be left from an earlier time at which it
-        had them, and were not looked at when a node port changed."""
+        """Marks every node port as changed, because the node has new addresses. If it had them before, old flows to them may be left
+        that no later change of a node port has ended."""
         self._changed.update(self._node_ports)
 
     def mark_family(self, family: Family) -> None:

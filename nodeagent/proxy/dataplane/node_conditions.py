@@ -48,7 +48,7 @@ class NodeConditions:
         self.last = NodeReport()
 
     async def run(self) -> None:
-        """Looks until cancelled."""
+        """Checks all conditions periodically, until cancelled."""
         while True:
             await self._source_ports.look()
             await self._hook_order.look()

@@ -18,7 +18,8 @@ _MANY_ALIKE = "veth"
 
 
 class PathFingerprint(Struct, frozen=True):
-    """generation: of the ruleset. rules: of all chains and rules of other programs. widths: (interface, MTU)."""
+    """What decides the path of packets; if it is unchanged, the path is too.
+    generation: of the ruleset. rules: of all chains and rules of other programs. widths: (interface, MTU)."""
 
     generation: int
     rules: int

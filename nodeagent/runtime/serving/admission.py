@@ -174,7 +174,7 @@ class Admission:
         while self._unfinished_bytes > self._limits.unfinished_bytes:
             self._close(max(self._all, key=lambda other: self._all[other].unfinished_bytes))
 
-    def overdue(self) -> int:
+    def close_overdue(self) -> int:
         """Closes the strangers that have been here too long; returns how many."""
         before = self._clock() - self._limits.stranger_s
         late = [key for line in self._strangers.values() for key, found in line.items() if found.since <= before]

@@ -296,7 +296,7 @@ def _short_scalar(text: str) -> bool | int | float | str | None:
 
 
 def is_long_number(text: str) -> bool:
-    """Returns whether unquoted text is treated as text only because numbers of this many digits are not read: its beginning decides."""
+    """Returns whether unquoted text looks like a number, but has too many digits to be read as one. Only its beginning is examined."""
     digits = text[:_LOOKED_AT]
     return len(text) > _LONGEST_NUMBER and bool(_INT.fullmatch(digits) or _FLOAT.fullmatch(digits))
 

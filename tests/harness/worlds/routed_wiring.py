@@ -7,7 +7,7 @@ underlay), so those steps come before the ones of the hosts behind them.
 
 from collections.abc import Iterator
 
-from nodeagent.lab.net.pod_wiring import NamespaceOf, inwards, pod_side
+from nodeagent.lab.net.pod_wiring import NamespaceOf, node_ends, pod_side
 from nodeagent.lab.net.prefixes import families, host_prefix, nodad, with_length
 from nodeagent.lab.net.topology import UNDERLAY, Node, OutsideHost, Pod, Topology, first_of
 from nodeagent.lab.net.wiring import ROUTER, UNDERLAY_ADDRESSES, Step, uplink
@@ -23,7 +23,7 @@ def plan(topology: Topology, namespace_of: NamespaceOf) -> list[Step]:
     steps = [Step(UNDERLAY, ("link set lo up", *own, *outwards))]
     steps += [Step(UNDERLAY, tuple(no_return(topology, family)), family) for family in Family]
     for node in topology.nodes:
-        steps.append(Step(node.name, (*node_uplink(node), *inwards(node, namespace_of))))
+        steps.append(Step(node.name, (*node_uplink(node), *node_ends(node, namespace_of))))
     steps += [Step(host.name, tuple(uplink(host))) for host in topology.outside]
     steps += [Step(pod.name, tuple(pod_side(node, pod))) for node in topology.nodes for pod in node.pods]
     return [step for step in steps if step.lines]

@@ -159,7 +159,7 @@ TAKEN_AWAY = [
     pytest.param(
         "for a in $(ip -4 -o addr show dev nodeagent0 | awk '{print $4}'); do ip addr del $a dev nodeagent0; done; "
         "ip route flush table local proto 110",
-        "ClusterIPs are no addresses of this node", "somebody took them from nodeagent0", id="addresses",
+        "ClusterIPs are not addresses of this node", "somebody took them from nodeagent0", id="addresses",
     ),
     pytest.param(
         "ip link del nodeagent0", "and it has no route to them", "there is no nodeagent0", id="interface",

@@ -208,7 +208,7 @@ OF_RULES = {
     "a chain that gives connections a source which no host here has, after ours": Fault(
         guard("postrouting", "ip daddr 10.244.2.10 snat ip to 192.0.2.9", 110, kind="nat"), CURE, POD_TO_FAR, EXPLAIN_FAR,
         "broken: connections of this node to ",
-        ("answers are sent to 192.0.2.9, which is no address of this node (postrouting: inet guard, chain f: ",
+        ("answers are sent to 192.0.2.9, which is not an address of this node (postrouting: inet guard, chain f: ",
          "; change that rule: nft -a list chain inet guard f"),
     ),
     "the second packet of each connection is dropped": Fault(

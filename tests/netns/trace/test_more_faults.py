@@ -95,7 +95,7 @@ SILENT = [
                  "the answer of 10.244.1.10:8080 does not come back: to 10.244.1.200: a route or rule of type blackhole applies to it",
                  id="rule for the port of answers"),
     pytest.param("iptables -t nat -I POSTROUTING -d 10.244.2.10 -j SNAT --to-source 192.0.2.9", "nft delete table ip nat",
-                 ("caller", FAR, "tcp"), "answers are sent to 192.0.2.9, which is no address of this node (postrouting: ip nat",
+                 ("caller", FAR, "tcp"), "answers are sent to 192.0.2.9, which is not an address of this node (postrouting: ip nat",
                  id="a source of others"),
     pytest.param("ip address add 10.244.1.10/32 dev lo", "ip address del 10.244.1.10/32 dev lo", CLIENT,
                  "10.244.1.10 is an address of this node, and in the ranges of pods", id="the address of a pod on the node"),

@@ -105,7 +105,10 @@ def call(*arguments: object) -> Result:
             id="an endpoint's address",
         ),
         pytest.param(
-            ["192.0.2.7"], 1, ["192.0.2.7 is no ClusterIP and no ready endpoint of ours: asked upstream"], id="foreign"
+            ["192.0.2.7"],
+            1,
+            ["192.0.2.7 is neither a ClusterIP nor a ready endpoint of ours: asked upstream"],
+            id="foreign",
         ),
         pytest.param(
             ["www.example.com"],

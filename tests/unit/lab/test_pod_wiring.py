@@ -1,6 +1,6 @@
 """The commands that join pods to their node, as text."""
 
-from nodeagent.lab.net.pod_wiring import inwards, pod_side
+from nodeagent.lab.net.pod_wiring import node_ends, pod_side
 from nodeagent.lab.net.topology import NO_BRIDGE, Node, Pod
 
 NEAR, ODD = Pod("near", ("10.244.1.10", "fd00:244:1::a")), Pod("odd", ("10.9.9.9",))
@@ -12,7 +12,7 @@ def node(pod_bridge: str) -> Node:
 
 
 def test_pods_behind_a_bridge_are_its_ports_and_neighbours() -> None:
-    assert list(inwards(node("cni0"), lambda member: f"ns-{member}")) == [
+    assert list(node_ends(node("cni0"), lambda member: f"ns-{member}")) == [
         "link add cni0 address 02:00:00:00:00:01 type bridge mcast_snooping 0",
         "link set cni0 up",
         "addr add 10.244.1.1/24 dev cni0",
@@ -37,7 +37,7 @@ def test_pods_behind_a_bridge_are_its_ports_and_neighbours() -> None:
 
 
 def test_pods_with_links_of_their_own_have_the_gateway_on_each() -> None:
-    lines = list(inwards(node(NO_BRIDGE), lambda member: f"ns-{member}"))
+    lines = list(node_ends(node(NO_BRIDGE), lambda member: f"ns-{member}"))
     assert lines[:6] == [
         "link add near type veth peer name eth0 netns ns-near",
         "link set near up",

@@ -19,7 +19,7 @@ class LastSeen(msgspec.Struct, frozen=True):
     revision: int
 
     def is_continued_by(self, cluster: int, revision: int) -> bool:
-        """Returns whether a cluster at `revision` cannot assign a revision up to ours to another change."""
+        """Returns whether a cluster that is at `revision` will give its next changes higher revisions than ours."""
         return revision >= self.revision + (0 if cluster == self.cluster else _BUMP_AT_LEAST)
 
 

@@ -144,7 +144,7 @@ class MemberList(NamedTuple):
 
 
 class Rendering(NamedTuple):
-    """One service in one family: its elements, and the lists of endpoints, whose elements are not among them."""
+    """One service in one family. lists: its endpoints by list, from which elements are made later; they are not in `elements`."""
 
     elements: TableImage
     lists: dict[SlotList | MemberList, Sequence[Backend]]

@@ -51,7 +51,8 @@ class HookNumber(IntEnum):
 
 
 class ChainType(Enum):
-    """nat: sees the first packet of a connection, until some chain has translated it. filter: sees every packet."""
+    """The type of a base chain.
+    nat: sees the first packet of a connection, until some chain has translated it. filter: sees every packet."""
 
     NAT = "nat"
     FILTER = "filter"

@@ -36,7 +36,7 @@ class Loader:
         return nfproto(self.family)
 
     def source(self, reg: int) -> nft.Payload:
-        """saddr"""
+        """Loads saddr, the source address."""
         return self.source_start(reg, self.family.address_length)
 
     def source_start(self, reg: int, length: int) -> nft.Payload:
@@ -44,20 +44,20 @@ class Loader:
         return nft.Payload(reg, nft.PayloadBase.NETWORK, 12 if self.family is Family.IPV4 else 8, length)
 
     def destination(self, reg: int) -> nft.Payload:
-        """daddr"""
+        """Loads daddr, the destination address."""
         offset = 16 if self.family is Family.IPV4 else 24
         return nft.Payload(reg, nft.PayloadBase.NETWORK, offset, self.family.address_length)
 
     def original_destination(self, reg: int) -> nft.Ct:
-        """ct original daddr"""
+        """Loads ct original daddr, the destination before translation."""
         return nft.Ct(reg, nft.CtKey.DST_IP if self.family is Family.IPV4 else nft.CtKey.DST_IP6)
 
     def frontend(self) -> nft.Rule:
-        """daddr . l4proto . dport from register 0."""
+        """Loads daddr . l4proto . dport, from register 0 on."""
         return (self.destination(0), nft.Meta(self.words, nft.MetaKey.L4PROTO), port(self.words + 1))
 
     def sender(self) -> nft.Rule:
-        """saddr . l4proto . sport from register 0."""
+        """Loads saddr . l4proto . sport, from register 0 on."""
         sport = nft.Payload(self.words + 1, nft.PayloadBase.TRANSPORT, 0, 2)
         return (self.source(0), nft.Meta(self.words, nft.MetaKey.L4PROTO), sport)
 
@@ -71,7 +71,7 @@ class Loader:
         )
 
     def node_port(self) -> nft.Rule:
-        """l4proto . dport from register 0."""
+        """Loads l4proto . dport, from register 0 on."""
         return (nft.Meta(0, nft.MetaKey.L4PROTO), port(1))
 
     def original_node_port(self) -> nft.Rule:
@@ -85,7 +85,7 @@ class Loader:
         )
 
     def node_port_endpoint(self) -> nft.Rule:
-        """l4proto . original dport . daddr . dport: the node port together with the endpoint it was translated to."""
+        """Loads l4proto . original dport . daddr . dport: the node port together with the endpoint it was translated to."""
         return (
             *_KNOWN_TRANSPORT,
             nft.Meta(0, nft.MetaKey.L4PROTO),

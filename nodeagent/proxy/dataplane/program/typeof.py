@@ -60,7 +60,7 @@ def _field(kind: FieldType, family: Family) -> bytes:
         case FieldType.SLOT:
             return _expression(_EXPR_NUMGEN, _numbers(uapi.NFT_NG_RANDOM, _SLOTS, 0))
         case _:
-            raise ValueError(f"{kind.name} is no part of a key with a slot")
+            raise ValueError(f"{kind.name} is not part of a key with a slot")
 
 
 def _expression(kind: int, described: bytes) -> bytes:

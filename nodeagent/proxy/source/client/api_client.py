@@ -37,7 +37,7 @@ from nodeagent.proxy.source.client.exchange import (
     naming_what_expired,
     require_uncompressed,
     send_once,
-    shown,
+    server_text,
     start_of_body,
     url_of,
 )
@@ -116,7 +116,7 @@ class ApiClient:
     @property
     def server(self) -> str:
         """The URLs of all servers, with the proxies to them, for messages."""
-        return ", ".join(shown(server) for server in self._access.servers)
+        return ", ".join(server_text(server) for server in self._access.servers)
 
     @property
     def server_certificates(self) -> Mapping[str, bytes]:
@@ -236,7 +236,7 @@ class ApiClient:
             raise
         async with opened:
             if opened.protocol is None:
-                raise MalformedAnswerError(f"{shown(server)}: {path}: it supports none of {', '.join(protocols)}")
+                raise MalformedAnswerError(f"{server_text(server)}: {path}: it supports none of {', '.join(protocols)}")
             with as_server_unreachable(server):
                 yield opened
 
@@ -280,7 +280,7 @@ class ApiClient:
             self._server_changed(why)
 
     def _server_changed(self, why: Exception | str) -> None:
-        logger.info("API server now: %s (%s)", shown(self._servers.current), why or "no answer in time")
+        logger.info("API server now: %s (%s)", server_text(self._servers.current), why or "no answer in time")
         if self._servers.current != self._servers.home:
             self._away.set()
         for response, server in self._streams.items():
@@ -306,7 +306,7 @@ class ApiClient:
         except (NotServedError, ForbiddenError):
             return True
         except (KubeError, TimeoutError) as error:
-            logger.debug("not back to %s: %s", shown(server), error)
+            logger.debug("not back to %s: %s", server_text(server), error)
             return False
         return True
 
@@ -416,7 +416,7 @@ class ApiClient:
             left -= len(piece)
             if left < 0:
                 response.close()
-                raise OversizedError(f"{shown(server)}: an answer of more than {self._body_limit} bytes")
+                raise OversizedError(f"{server_text(server)}: an answer of more than {self._body_limit} bytes")
             yield piece
 
     async def _pieces(

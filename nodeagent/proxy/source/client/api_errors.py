@@ -69,7 +69,7 @@ class UntrustedServerError(ServerUnreachableError):
 
 
 class MalformedAnswerError(KubeError):
-    cure = "see what answers at that address: it is no API server"
+    cure = "see what answers at that address: it is not an API server"
 
 
 class OversizedError(MalformedAnswerError):

@@ -19,7 +19,8 @@ logger = logging.getLogger(__name__)
 
 
 class Expiring(NamedTuple):
-    """what: of few kinds. renewed_when_it_ends: the agent itself then gets another one, so only the end is a problem. cure: for
+    """A credential that expires.
+    what: of few kinds. renewed_when_it_ends: the agent itself then gets another one, so only the end is a problem. cure: for
     users."""
 
     what: str
@@ -100,7 +101,7 @@ class CredentialWatch:
         self._found: tuple[Expiring, ...] = ()
 
     async def run(self) -> None:
-        """Looks until cancelled."""
+        """Checks the credentials once a minute, until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_SECONDS)

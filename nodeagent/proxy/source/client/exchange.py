@@ -47,15 +47,15 @@ def as_server_unreachable(server: Server) -> Iterator[None]:
     try:
         yield
     except aiohttp.ConnectionTimeoutError as error:
-        raise ServerUnreachableError(f"{shown(server)}: no answer in time", sent=False) from error
+        raise ServerUnreachableError(f"{server_text(server)}: no answer in time", sent=False) from error
     except aiohttp.ClientConnectorCertificateError as error:
         raise _untrusted(server, error.certificate_error) from error
     except aiohttp.ClientConnectorError as error:
-        raise ServerUnreachableError(f"{shown(server)}: {_reason(error)}", sent=False) from error
+        raise ServerUnreachableError(f"{server_text(server)}: {_reason(error)}", sent=False) from error
     except TimeoutError as error:
-        raise ServerUnreachableError(f"{shown(server)}: no answer in time") from error
+        raise ServerUnreachableError(f"{server_text(server)}: no answer in time") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: a name that no host can have
-        raise ServerUnreachableError(f"{shown(server)}: {_reason(error)}") from error
+        raise ServerUnreachableError(f"{server_text(server)}: {_reason(error)}") from error
 
 
 @contextmanager
@@ -79,7 +79,8 @@ def send_once(server: Server) -> aiohttp.ClientMiddlewareType:
     return send
 
 
-def shown(server: Server) -> str:
+def server_text(server: Server) -> str:
+    """Returns the URL of the server, with the proxy that leads to it, as text for users."""
     return f"{server.url} through {without_password(server.proxy)}" if server.proxy else server.url
 
 
@@ -107,7 +108,7 @@ def _untrusted(server: Server, error: Exception) -> UntrustedServerError:
     code = getattr(error, "verify_code", 0)
     why = (getattr(error, "verify_message", "") or str(error)).rstrip(".")
     return UntrustedServerError(
-        f"{shown(server)}: its certificate is not accepted: {why}",
+        f"{server_text(server)}: its certificate is not accepted: {why}",
         _CURES_OF_CERTIFICATES.get(
             code, "give the agent the authority that signed it: certificate-authority in the kubeconfig"
         ),

@@ -17,7 +17,7 @@ from nodeagent.diagnosis.checks.service_interface import InterfaceFact, interfac
             ("10.96.0.1",),
             False,
             Result.FAILED,
-            "1 of 4 ClusterIPs are no addresses of this node (10.96.0.1): somebody",
+            "1 of 4 ClusterIPs are not addresses of this node (10.96.0.1): somebody",
         ),
         (
             False,

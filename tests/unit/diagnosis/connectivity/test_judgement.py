@@ -82,8 +82,8 @@ def srv_answer(target: str) -> str:
     [
         (srv_answer("web.shop.svc.cluster.local."), ""),
         (srv_answer("other.shop.svc.cluster.local."), "SRV records name other.shop.svc.cluster.local."),
-        ("4e41", "the answer is no DNS message: shorter than a header"),
-        ("", "the answer is no DNS message: shorter than a header"),
+        ("4e41", "the answer is not a DNS message: shorter than a header"),
+        ("", "the answer is not a DNS message: shorter than a header"),
     ],
     ids=["right", "another target", "cut off", "empty"],
 )

@@ -19,8 +19,8 @@ from nodeagent.diagnosis.connectivity.objects import (
 from nodeagent.diagnosis.connectivity.stage import (
     ClusterResolver,
     chosen_nodes,
+    deployed_node,
     families_of,
-    node_place,
     pods_by_node,
     resolver_of,
     service_place,
@@ -60,7 +60,7 @@ def test_a_node_has_its_addresses_and_its_pods() -> None:
     ]
     leaving = {**pods[0], "metadata": {"name": "old", "labels": {ROLE: "server"}, "deletionTimestamp": "now"}}
 
-    place = node_place(node("a"), pods_by_node([*pods, leaving]))
+    place = deployed_node(node("a"), pods_by_node([*pods, leaving]))
 
     assert (place.server.name, place.client.name, place.host.name) == ("server-x", "client-x", "host-x")
     assert place.addresses == {Family.IPV4: "192.0.2.1", Family.IPV6: "2001:db8::1"}

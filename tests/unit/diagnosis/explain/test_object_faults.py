@@ -100,8 +100,8 @@ CHAINED = make_endpoint("10.96.0.77")
             ("broken: its name leads nowhere", "192.0.2.1 is an address", "an EndpointSlice with that address"),
         ),
         (explained(named("2001:db8::1")), ("is an address",)),
-        (explained(named("http://example.org")), ("is no name of a host",)),
-        (explained(named("example.org:8080")), ("is no name of a host",)),
+        (explained(named("http://example.org")), ("is not the name of a host",)),
+        (explained(named("example.org:8080")), ("is not the name of a host",)),
         (explained(named(None)), ("broken: its name leads nowhere, because it has none",)),
         (explained(named("web.default.svc.cluster.local")), ("is its own name",)),
         (

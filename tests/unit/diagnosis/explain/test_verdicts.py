@@ -252,7 +252,7 @@ def test_the_service_that_lost_its_address_is_reported() -> None:
         (ServerUnreachableError("said so"), "see that the API server can be reached from this node"),
         (UnauthorizedError(401, "said so"), "give the agent a credential that the server takes"),
         (ForbiddenError(403, "said so"), "allow its account to list and watch that"),
-        (MalformedAnswerError("said so"), "see what answers at that address: it is no API server"),
+        (MalformedAnswerError("said so"), "see what answers at that address: it is not an API server"),
         (UntrustedServerError("said so", "renew it"), "renew it"),
     ],
 )

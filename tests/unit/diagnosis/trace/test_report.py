@@ -242,7 +242,9 @@ def test_a_source_that_is_nobodys_here(
     snat = hooked([{"snat": {"addr": source}}], kind="nat", hook="postrouting", prio=100)
     reported = report(node_with(frontend(Route(endpoints)), others=(snat,)), routes=ByRouter())
     assert reported.arrives
-    expected = "answers are sent to 192.0.2.9, which is no address of this node (postrouting: inet guard, chain f: )"
+    expected = (
+        "answers are sent to 192.0.2.9, which is not an address of this node (postrouting: inet guard, chain f: )"
+    )
     assert (expected in reported.verdict) is (strange and behind)
 
 
@@ -329,8 +331,8 @@ def test_elements_that_are_gone() -> None:
     ("source", "why"),
     [
         ("10.244.1.5", "no: the endpoint sees the client's own address"),
-        ("203.0.113.9", "yes: to a ClusterIP, and the client is no pod"),
-        (NODE[Family.IPV4], "yes: to a ClusterIP, and the client is no pod"),
+        ("203.0.113.9", "yes: to a ClusterIP, and the client is not a pod"),
+        (NODE[Family.IPV4], "yes: to a ClusterIP, and the client is not a pod"),
         ("10.244.1.10", "yes: client and endpoint are the same (@hairpin)"),
     ],
 )

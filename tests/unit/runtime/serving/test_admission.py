@@ -107,9 +107,9 @@ def test_unknown_clients_have_half_a_minute() -> None:
     door.now = 15
     door.enter(2)
     door.now = 30
-    assert (door.admission.overdue(), door.closed) == (1, [0])
+    assert (door.admission.close_overdue(), door.closed) == (1, [0])
     door.now = 45
-    assert (door.admission.overdue(), door.closed) == (1, [0, 2])
+    assert (door.admission.close_overdue(), door.closed) == (1, [0, 2])
 
 
 def test_a_machine_with_a_whole_network_of_addresses_counts_once() -> None:
