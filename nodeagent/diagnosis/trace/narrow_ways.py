@@ -35,10 +35,9 @@ class BlackHole(Struct, frozen=True):
     rule: Decision
 
     def __str__(self) -> str:
-        rule = self.rule
         return (
             f"packets of {self.sender} above {self.width} bytes are lost: {self.narrow} takes no longer ones ({self.wide}: "
-            f"{self.wider}), and the ICMP error about it is stopped: {rule.hook}: {rule.table}, chain {rule.chain}: {rule.text}"
+            f"{self.wider}), and the ICMP error about it is stopped: {self.rule}"
         )
 
     @property

@@ -33,10 +33,9 @@ class Unfound(Struct, frozen=True):
     rule: Decision
 
     def __str__(self) -> str:
-        rule = self.rule
         return (
             f"{self.asks} does not find {self.other} behind the bridge {self.bridge}, once it has forgotten its link address: its neighbour "
-            f"solicitation is stopped: {rule.hook}: {rule.table}, chain {rule.chain}: {rule.text}"
+            f"solicitation is stopped: {self.rule}"
         )
 
     @property

@@ -56,7 +56,7 @@ def unclear_rule(journey: Journey) -> str:
     """Returns the first rule that may stop the packet or its answer, and cannot be evaluated, else an empty text."""
     for step in (*journey.decisions, *(() if journey.answer is None else journey.answer.decisions)):
         if step.unclear and step.may_stop:
-            return f"{step.hook}: {step.table}, chain {step.chain}: {step.text}"
+            return str(step)
     return ""
 
 
@@ -66,7 +66,7 @@ def strange_source(journey: Journey, node: Node) -> Reason | None:
     if not source or journey.route is None or not journey.route.gateway or source in node.local:
         return None
     rule = next((step for step in journey.decisions if step.applied and step.effect == REWRITTEN), None)
-    place = "" if rule is None else f" ({rule.hook}: {rule.table}, chain {rule.chain}: {rule.text})"
+    place = "" if rule is None else f" ({rule})"
     return Reason(f"answers are sent to {source}, which is not an address of this node{place}", _of_others(rule).cure)
 
 
@@ -217,7 +217,7 @@ def _of_others(decisive: Decision | None, toward: str = "") -> Reason:
         shown = f"{tool} -t {table} -S {decisive.chain}"
     opened = _OPENED.get(decisive.program, "") if decisive.hook == "forward" and toward else ""
     cure = opened.format(toward, "ip6tables" if ":" in toward else "iptables") or f"change that rule: {shown}"
-    return Reason(f"{decisive.hook}: {decisive.table}, chain {decisive.chain}: {decisive.text}", cure)
+    return Reason(str(decisive), cure)
 
 
 def _of_ours(question: Question, journey: Journey, own: OwnTable, decisive: Decision) -> Reason:

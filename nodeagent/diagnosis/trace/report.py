@@ -178,8 +178,7 @@ class Report(Struct, frozen=True):
         name = service or "translated by other rules"
         rule = self._translated_by_others() if service else None
         if rule is not None:
-            place = f"{rule.hook}: {rule.table}, chain {rule.chain}: {rule.text}"
-            name = f"translated by other rules before {service} is used ({place})"
+            name = f"translated by other rules before {service} is used ({rule})"
         return f"{name}: {ends[0]}" if len(ends) == 1 else f"{name}: one of {len(ends)} endpoints"
 
     def _beside_node_port(self) -> str:

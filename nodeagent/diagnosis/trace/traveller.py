@@ -36,6 +36,10 @@ class Decision:
     translates: bool = False
     program: str = ""
 
+    def __str__(self) -> str:
+        """Hook, table, chain and text of the rule."""
+        return f"{self.hook}: {self.table}, chain {self.chain}: {self.text}"
+
     @property
     def place(self) -> str:
         """Table, chain and number of the rule."""

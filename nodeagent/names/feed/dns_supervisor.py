@@ -21,6 +21,7 @@ from nodeagent.names.feed.heartbeat import PATIENCE_SECONDS, Heartbeat, ProcessH
 from nodeagent.names.feed.meeting import CONNECT_SECONDS, PIECE, POLL_SECONDS, GreetedProcess, bind_at, meet
 from nodeagent.names.feed.sockets import CannotListen, ListenAddress, address_of, open_sockets
 from nodeagent.names.feed.spawn import exit_status, spawn
+from nodeagent.runtime.first_end import until_one_ends
 
 logger = logging.getLogger(__name__)
 query_logger = logging.getLogger("nodeagent.dns.queries")
@@ -251,15 +252,7 @@ class Supervisor:
                 asyncio.create_task(self._send_feed(writer), name="feed of the DNS process"),
                 asyncio.create_task(heartbeat.run(), name="heartbeat of the DNS process"),
             )
-            try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-            for task in tasks:  # an error of the reader explains more than one of the writer
-                if task in done:
-                    task.result()
+            await until_one_ends(tasks)  # the reader first: its error explains more than one of the writer
         except ProcessHung as hung:
             self._on_answering(False)
             self.killed += 1

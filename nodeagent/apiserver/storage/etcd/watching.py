@@ -11,6 +11,7 @@ from nodeagent.apiserver.storage.etcd.cluster_client import CALL_SECONDS, Client
 from nodeagent.apiserver.storage.etcd.etcd_messages import WatchEvent
 from nodeagent.apiserver.storage.etcd.rpc import CallFailed, Member, Stream, in_own_task
 from nodeagent.apiserver.storage.etcd.versions import parse_version, reports_progress_correctly
+from nodeagent.runtime.first_end import until_one_ends
 from nodeagent.wire.protobuf import Malformed
 
 logger = logging.getLogger(__name__)
@@ -94,18 +95,11 @@ class Watching:
         async with member.stream(_WATCH, {"hasleader": "true"}, CALL_SECONDS) as stream:
             await stream.send(etcd_messages.watch_create(start, end, self.position + 1))
             self._latest_sign = time.monotonic()
-            tasks = {
+            tasks = (
                 asyncio.create_task(self._listen(member, stream, trusts_progress), name="etcd-watch-listen"),
                 asyncio.create_task(self._request_progress(member, stream), name="etcd-watch-request_progress"),
-            }
-            try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-            for task in done:
-                task.result()
+            )
+            await until_one_ends(tasks)
 
     async def _request_progress(self, member: Member, stream: Stream) -> None:
         while True:

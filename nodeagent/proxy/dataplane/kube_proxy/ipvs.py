@@ -4,6 +4,7 @@ import errno
 from collections.abc import Sequence
 from pathlib import Path
 
+from nodeagent.proxy.dataplane.interface_reading import find_link
 from nodeagent.proxy.dataplane.kube_proxy import ipvs_messages as messages
 from nodeagent.proxy.dataplane.kube_proxy import kube_proxy_names
 from nodeagent.proxy.dataplane.kube_proxy.leftovers import Finding, LeftoverError
@@ -57,12 +58,8 @@ class VirtualServers:
 
 def _interface_index() -> int | None:
     with NetlinkSocket(NETLINK_ROUTE) as netlink:
-        try:
-            return rtnetlink.read_link(netlink.ask(rtnetlink.get_link(kube_proxy_names.INTERFACE))).ifindex
-        except OSError as error:
-            if error.errno == errno.ENODEV:
-                return None
-            raise
+        link = find_link(netlink, kube_proxy_names.INTERFACE)
+        return None if link is None else link.ifindex
 
 
 def _remove(servers: Sequence[messages.VirtualServer], interface: int) -> None:
