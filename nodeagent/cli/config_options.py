@@ -95,7 +95,9 @@ def _with_loader(
 def _point_to_cleanup(_context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
     """Rejects kube-proxy's flag --cleanup with a hint at our command."""
     if asked:
-        raise click.UsageError("--cleanup is a command here: nodeagent cleanup (of kube-proxy's: --of kube-proxy)")
+        raise click.UsageError(
+            "use the command nodeagent cleanup instead of --cleanup (nodeagent cleanup --of kube-proxy for what kube-proxy left)"
+        )
 
 
 def _take_flags(parameters: dict[str, object]) -> Mapping[str, str]:

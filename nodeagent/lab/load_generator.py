@@ -113,7 +113,7 @@ class ClusterLoad:
         self._running: list[tuple[ServicePath, Loading]] = []
         self._all = cluster.loads
         with ExitStack() as stack:
-            stack.callback(self.stop)  # those that have started, if one fails
+            stack.callback(self.stop)  # if one fails, those that have started are stopped
             for number, way in enumerate(ways):
                 member: Member = cluster.world[way.client]
                 loading = member.load(

@@ -57,7 +57,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def test_it_can_do_its_work_and_nothing_to_the_node(cluster: Cluster) -> None:
+def test_a_sandbox_can_do_its_work_and_nothing_to_the_node(cluster: Cluster) -> None:
     within = ("-n", "kube-system", "exec", "-i", "daemonset/nodeagent", "-c", "nodeagent", "--", "python3", "-")
     found = json.loads(cluster.kubectl(*within, stdin=PROBE.read_text()))
 

@@ -124,7 +124,7 @@ def test_74_a_capture_that_the_tables_still_hold_is_taken_away_before_the_agent_
     assert all_answering(cluster, (address,), PORT, client=NODE) == {"refused"}
 
     cluster.restart_agent()
-    cluster.agent.wait_for_line("the way to the API server: no more")
+    cluster.agent.wait_for_line("the way to the API server: its element was removed")
     follows(cluster, tenant)
 
 

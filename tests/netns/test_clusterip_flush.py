@@ -186,7 +186,7 @@ def test_a_plain_table_is_repaired_within_a_second(
     ],
 )
 @pytest.mark.usefixtures("churn")
-def test_it_is_repaired_within_a_second_while_others_and_services_change_all_the_time(
+def test_a_flushed_table_is_repaired_within_a_second_during_constant_changes(
     served: Cluster, agent: AgentProcess, loads: list[Loading], damage: str, table: str
 ) -> None:
     """A commit of ours must not make a generation known in which somebody else did something too."""

@@ -84,7 +84,7 @@ def test_only_ipv6_where_it_is_off_is_one_clear_error(namespace: str, tmp_path: 
     assert not [line for line in process.lines if "Traceback" in line or "TypeError" in line]
 
 
-def test_both_families_where_ipv6_is_off_is_ipv4(namespace: str, tmp_path: Path) -> None:
+def test_only_ipv4_is_programmed_where_ipv6_is_off(namespace: str, tmp_path: Path) -> None:
     inside(namespace, lambda: NO_IPV6.write_text("1"))
     code, process = once(namespace, "--manifests", str(tmp_path), "--families", "IPv4,IPv6")
     assert (code, [line for line in process.lines if "families=IPv4 " in line] != []) == (0, True)

@@ -72,7 +72,7 @@ def test_every_component_has_its_value() -> None:
 
 @needs_kubectl
 @pytest.mark.parametrize("components", VARIANTS, ids="+".join)
-def test_it_renders_what_kustomize_renders(tmp_path: Path, components: tuple[str, ...]) -> None:
+def test_the_chart_renders_the_same_as_kustomize(tmp_path: Path, components: tuple[str, ...]) -> None:
     assert comparable(of_chart(values_of(*components))) == comparable(rendered(tmp_path, *components))
 
 

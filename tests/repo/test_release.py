@@ -46,7 +46,7 @@ def test_a_tagged_tree_is_released(tree: Path) -> None:
     assert "Serves ClusterIPs" in (tree / "dist" / "out" / "RELEASE_NOTES.md").read_text()
 
 
-def test_it_says_of_what_and_how_it_was_made(tree: Path) -> None:
+def test_a_release_names_its_sources_and_how_it_was_built(tree: Path) -> None:
     release(tree)
     made = tree / "dist" / "out"
     said = json.loads((made / f"nodeagent-{__version__}.provenance.json").read_text())

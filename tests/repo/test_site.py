@@ -94,7 +94,7 @@ def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, Page]) -
     assert not re.search(r"(@import|url\()\s*['\"]?(https?:)?//", styles)
 
 
-def test_it_can_be_searched_from_a_directory(site: Path) -> None:
+def test_the_site_can_be_searched_from_a_directory(site: Path) -> None:
     """A file that a script element loads; a browser lets no page read others from a directory."""
     index = (site / __version__ / "searchindex.js").read_text()
     assert index.startswith("Search.setIndex(")

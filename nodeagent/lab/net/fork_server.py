@@ -206,9 +206,8 @@ def show_command_line(words: Sequence[str]) -> mmap.mmap:
     """Makes ps(1) show these words until the returned map is closed. A kernel without CONFIG_CHECKPOINT_RESTORE
     continues to show the creator's."""
     text = b"".join(os.fsencode(word) + b"\0" for word in words)
-    area = mmap.mmap(
-        -1, len(text), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    )  # other processes cannot read a shared mapping here
+    # Not shared: ps could not read a shared mapping here.
+    area = mmap.mmap(-1, len(text), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     area.write(text)
     start = ctypes.addressof(ctypes.c_char.from_buffer(area))
     library = ctypes.CDLL(None)

@@ -62,7 +62,7 @@ def test_the_installed_package_is_complete(node: Node) -> None:
         assert f":/var/lib/{user}:" in node.machine.run("getent", "passwd", user).stdout
 
 
-def test_it_uses_its_own_libraries_only(node: Node) -> None:
+def test_the_package_uses_its_own_libraries_only(node: Node) -> None:
     """Neither the environment nor a directory of the system's Python leads it astray."""
     node.machine.write("/usr/lib/python3/dist-packages/click/__init__.py", "raise SystemExit('not this one')")
     assert node.machine.run("env", "PYTHONPATH=/usr/lib/python3/dist-packages", "nodeagent", "--version").stdout
@@ -94,7 +94,7 @@ def test_bash_completes(node: Node) -> None:
     assert node.machine.run(*completion).stdout == "plain,cleanup\n"
 
 
-def test_it_starts_as_it_was_installed(node: Node) -> None:
+def test_the_agent_starts_as_it_was_installed(node: Node) -> None:
     """The example configuration reads an empty directory, whatever this machine is called."""
     node.machine.systemctl("enable", "--now", AGENT)
     assert node.status_text().startswith("0 services, 0 endpoints on ")

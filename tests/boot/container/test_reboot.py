@@ -202,7 +202,7 @@ def test_a_reboot_loses_nothing_elsewhere_and_the_node_serves_again(trio: Trio) 
     trio.until_all_serve(*ELSEWHERE, HERE)
 
 
-def test_it_serves_again_while_no_api_server_answers(trio: Trio) -> None:
+def test_the_agent_serves_again_while_no_api_server_answers(trio: Trio) -> None:
     """The power fails this time, and the server is gone before; the pod comes back with the node, at its address."""
     machine = trio.machines[REBOOTED]
     machine.wait_until(lambda: trio.cluster.world[HERE].address() in saved_state(machine), "what it knows, saved")

@@ -42,7 +42,7 @@ def follows(node: Node) -> None:
     node.machine.wait_until(lambda: bool(caller.ask(NEW[0], 80, timeout=0.2).failures), "the end of the new service")
 
 
-def test_it_is_ready_when_everything_is_programmed(serving: Node) -> None:
+def test_the_unit_is_ready_when_everything_is_programmed(serving: Node) -> None:
     """`systemctl start` came back, so a connection must work at once."""
     assert not serving.cluster.world["caller"].ask(SHOP[0], 80, count=10).failures
     assert serving.machine.show(AGENT, "ActiveState") == "active"
@@ -68,7 +68,7 @@ def test_the_journal_has_its_lines_with_their_priority(serving: Node) -> None:
     assert set(lines_before.values()) <= {"4", "6"}
 
 
-def test_it_is_nobody_with_two_capabilities(serving: Node) -> None:
+def test_the_service_runs_unprivileged_with_two_capabilities(serving: Node) -> None:
     status = status_of_process(serving)
     assert "0" not in status["Uid"].split()
     for kind in ("CapEff", "CapPrm", "CapBnd", "CapAmb"):
@@ -77,7 +77,7 @@ def test_it_is_nobody_with_two_capabilities(serving: Node) -> None:
     assert status["Seccomp"] == "2"
 
 
-def test_it_sets_the_sysctls_of_the_network(serving: Node) -> None:
+def test_the_service_sets_the_sysctls_of_the_network(serving: Node) -> None:
     for path in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
         serving.cluster.world.write_sysctls(NODE, {f"net/{path}": "0"})
     serving.machine.systemctl("restart", AGENT)

@@ -83,7 +83,7 @@ def test_nothing_but_the_agent_and_nft_can_be_run(root: Path) -> None:
     assert programs == PROGRAMS
 
 
-def test_it_programs_a_node_without_writing_to_its_root(root: Path) -> None:
+def test_the_image_programs_a_node_without_writing_to_its_root(root: Path) -> None:
     done = inside(
         root,
         "/usr/bin/nodeagent run --once --manifests /etc/nodeagent --node-name node-a --cluster-cidr 10.244.0.0/16",
@@ -95,7 +95,7 @@ def test_it_programs_a_node_without_writing_to_its_root(root: Path) -> None:
     assert "10.96.0.10 . tcp . 80" in done.stdout
 
 
-def test_it_trusts_the_authorities_of_debian(root: Path) -> None:
+def test_the_image_trusts_the_authorities_of_debian(root: Path) -> None:
     counted = "import ssl; print(len(ssl.create_default_context().get_ca_certs()) > 100)"
     # In the image's own environment: another one may say where certificates are.
     done = subprocess.run(

@@ -49,7 +49,7 @@ def start_load(page: Browser) -> None:
     page.wait("last.loading && last.talks.some(one => one.answered > 0)")
 
 
-def test_it_shows_the_nodes_and_who_talks_to_whom(page: Browser) -> None:
+def test_the_page_shows_the_nodes_and_who_talks_to_whom(page: Browser) -> None:
     assert page.value("document.querySelectorAll('.node').length") == 2
     page.wait("$('state').innerText === 'well'")
     start_load(page)
@@ -93,7 +93,7 @@ def test_the_keyboard_is_enough(page: Browser) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_it_fits_a_phone(lab_browser: Browser, bench: Bench, dark: bool) -> None:
+def test_the_page_fits_a_phone(lab_browser: Browser, bench: Bench, dark: bool) -> None:
     lab_browser.open(bench.directory().read_page(), width=390, height=800, dark=dark)
     lab_browser.wait(LOADED)
     assert lab_browser.value("document.documentElement.scrollWidth") <= 390

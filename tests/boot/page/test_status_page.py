@@ -190,7 +190,7 @@ def test_an_empty_list_says_why(page: Browser) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_it_fits_a_phone(browser: Browser, dark: bool) -> None:
+def test_the_page_fits_a_phone(browser: Browser, dark: bool) -> None:
     browser.open(f"{PAGE}#services", width=390, height=800, dark=dark)
     browser.wait(LOADED)
     assert browser.value("document.documentElement.scrollWidth") <= 390

@@ -18,7 +18,7 @@ SECONDS = 600.0
 
 @pytest.mark.skipif(EMULATOR is None, reason="no qemu-aarch64-static: apt-get install qemu-user-static")
 @pytest.mark.skipif(not FORMATS, reason="this kernel has no binfmt_misc")
-def test_it_is_installed_asked_and_removed(tmp_path: Path) -> None:
+def test_the_package_is_installed_used_and_removed(tmp_path: Path) -> None:
     build = [str(ROOT / "systemd/packaging/build_deb.sh"), str(tmp_path / "deb"), "1", "deb12", "arm64"]
     env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHON": sys.executable}
     subprocess.run(build, env=env, check=True, capture_output=True)

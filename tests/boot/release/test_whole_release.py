@@ -79,7 +79,9 @@ def test_everything_is_there(released: Path) -> None:
     }
 
 
-def test_twice_is_the_same(released: Path, tmp_path_factory: pytest.TempPathFactory, keyring: dict[str, str]) -> None:
+def test_two_builds_of_a_release_are_the_same(
+    released: Path, tmp_path_factory: pytest.TempPathFactory, keyring: dict[str, str]
+) -> None:
     """In another directory, with another umask, and all that Debian and PyPI gave fetched once."""
     tree = clone_of(released.parents[1], tmp_path_factory.mktemp("another") / "place" / "tree")
     again = make_release(tree, keyring, 0o077)

@@ -43,7 +43,7 @@ def test_every_check_passes(table: dict[str, Row]) -> None:
         "a deleted Service leaves every machine",
     ],
 )
-def test_it_is_checked(table: dict[str, Row], name: str) -> None:
+def test_each_check_was_made(table: dict[str, Row], name: str) -> None:
     assert name in table
 
 

@@ -21,7 +21,7 @@ def without_owner(listing: str) -> list[str]:
     return [line for line in lines if line and not line.startswith("\tflags owner")]
 
 
-def test_it_is_that_kernel(report: Report) -> None:
+def test_the_machine_runs_the_stock_kernel(report: Report) -> None:
     assert report.facts["kernel"].startswith(report.release)
 
 

@@ -75,7 +75,7 @@ def test_only_those_who_may_do_everything_may_ask(api: Any, account: str) -> Non
         assert api.call("POST", f"{account}/token", request(), token=token).status == status
 
 
-def test_it_is_a_question_and_no_object(api: Any, account: str) -> None:
+def test_a_token_request_is_not_stored(api: Any, account: str) -> None:
     for method in ("GET", "PUT", "PATCH", "DELETE"):
         assert api.call(method, f"{account}/token", request() if method != "GET" else None).status == 405
     assert api.call("POST", f"{account[:-1]}/token", request()).status == 404

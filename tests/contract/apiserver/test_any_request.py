@@ -190,6 +190,6 @@ def test_any_path_and_query_is_answered(api: Any, method: str, path: str, query:
     assert answer.status < 500 or answer.status == 504
 
 
-def test_it_still_serves_afterwards(api: Any) -> None:
+def test_the_server_still_serves_afterwards(api: Any) -> None:
     assert api.call("GET", "/readyz").body == b"ok"
     assert api.get(f"{SERVICES}/kubernetes")["spec"]["clusterIP"] == "10.96.0.1"

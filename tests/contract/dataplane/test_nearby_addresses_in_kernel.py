@@ -79,7 +79,7 @@ def test_gateways_of_routes_count(node: Any, route: str, gateways: set[str]) -> 
     assert cidrs(node.run(lambda: in_use_here("nodeagent0")), "a gateway") == gateways
 
 
-def test_it_needs_no_privilege(node: Any) -> None:
+def test_reading_nearby_addresses_needs_no_privilege(node: Any) -> None:
     assert node.run_unprivileged(lambda: in_use_here("nodeagent0")) == node.run(lambda: in_use_here("nodeagent0"))
 
 
@@ -182,7 +182,7 @@ def test_names_are_resolved_as_connections_do_it() -> None:
     assert asyncio.run(resolve_here("does-not-exist.invalid")) == set()
 
 
-def test_it_says_what_stands_in_the_way(node: Any) -> None:
+def test_an_overlap_names_the_addresses(node: Any) -> None:
     node.shell("ip route add default via 192.168.0.1")
     network = parse_network("192.168.0.0/29")
     assert network is not None

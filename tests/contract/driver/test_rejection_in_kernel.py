@@ -45,7 +45,7 @@ def test_a_service_with_an_element_the_kernel_refuses_is_left_out_and_the_rest_c
     assert "allowed-sources: File exists" in problem.detail
 
 
-def test_it_is_served_once_it_is_right(kernel: Any, service: MakeService) -> None:
+def test_a_refused_service_is_served_once_it_is_corrected(kernel: Any, service: MakeService) -> None:
     agent = kernel.start()
     agent.sync(service("bad", "10.96.0.11", "10.244.1.2", allowed=OVERLAPPING))
     agent.sync(service("bad", "10.96.0.11", "10.244.1.2", allowed=OVERLAPPING[:1]))

@@ -60,7 +60,7 @@ def test_the_capture_goes_and_all_else_stays(
     before = keys(kernel, schema.FRONTENDS, family)
     release(kernel, (API[family], 80))
     assert before - keys(kernel, schema.FRONTENDS, family) == {frontend_key(API[family], Protocol.TCP, 80)}
-    assert "the way to the API server: no more" in caplog.text
+    assert "the way to the API server: its element was removed" in caplog.text
     assert keys(kernel, schema.NODEPORTS, family) == {node_port_key(Protocol.TCP, 30080)}
 
 

@@ -256,7 +256,7 @@ def test_other_settings_mean_another_process_with_the_same_sockets(tmp_path: Pat
 
 
 def test_a_process_that_gets_sigterm_is_replaced(tmp_path: Path) -> None:
-    """By a signal of any sender, and by the agent before: the next agent meets it while it serves what has begun."""
+    """The signal may come from anybody, or from the previous agent: then the next agent meets a process that only ends open work."""
 
     async def scene(node: Node) -> None:
         await node.until_said("10.96.0.1")

@@ -74,7 +74,9 @@ print(os.getresuid() + os.getresgid())
         ("os.execv('/bin/true', ['true'])", 1),
     ],
 )
-def test_it_cannot_touch_processes_and_files_of_its_own_user(tmp_path: Path, forbidden: str, since: int) -> None:
+def test_the_process_cannot_touch_processes_and_files_of_its_own_user(
+    tmp_path: Path, forbidden: str, since: int
+) -> None:
     """Under systemd it has the agent's user. The control is the same before it gives its rights away."""
     if since > LANDLOCK:
         pytest.skip(f"Landlock {LANDLOCK} of this kernel cannot forbid it")

@@ -22,7 +22,7 @@ async def gone(bench: Any, store: Any, name: str) -> None:
             await bench.wait(store)
 
 
-def test_it_goes_when_its_time_is_up_and_no_sooner(new_bench: NewBench) -> None:
+def test_an_object_expires_at_its_time_and_no_sooner(new_bench: NewBench) -> None:
     async def scenario() -> None:
         bench = new_bench()
         async with bench.store() as store:
@@ -110,7 +110,7 @@ def test_deleted_in_time_it_is_deleted_once(new_bench: NewBench) -> None:
     asyncio.run(scenario())
 
 
-def test_it_outlives_the_server_that_wrote_it_and_the_others_see_it_go(new_durable_bench: NewBench) -> None:
+def test_a_lease_outlives_its_server_and_the_others_see_the_object_expire(new_durable_bench: NewBench) -> None:
     async def scenario() -> None:
         bench = new_durable_bench()
         async with bench.store() as other:

@@ -91,7 +91,7 @@ def test_without_the_bindings_nft_lists_the_rules_of_others(node: Node) -> None:
         node.shell("nft delete table ip guard")
 
 
-def test_it_needs_a_permission(node: Node) -> None:
+def test_check_needs_a_permission(node: Node) -> None:
     done = node.run("setpriv", "--bounding-set=-net_admin", *NODEAGENT, "check")
     assert done.returncode == 3
     assert done.stderr.startswith("nodeagent: nf_tables: not permitted")

@@ -24,7 +24,7 @@ def test_the_agent_then_has_nothing_to_say_of_them(node: Node) -> None:
     assert "problem: sysctl" not in node.nodeagent(*AGENT_ALONE, environment=manages_none).stderr
 
 
-def test_it_is_a_run_of_its_own(node: Node) -> None:
+def test_init_only_is_a_run_of_its_own(node: Node) -> None:
     done = node.nodeagent("run", "--once", "--init-only")
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "Error: --once and --init-only are two different runs: give one of them"

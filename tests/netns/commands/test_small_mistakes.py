@@ -13,7 +13,9 @@ from tests.netns.commands.conftest import NODEAGENT, Node
     ("arguments", "words"),
     [
         pytest.param(("run",), "nodeagent: no source: give --kubeconfig FILE or --manifests DIRECTORY", id="bare run"),
-        pytest.param(("run", "--cleanup"), "Error: --cleanup is a command here: nodeagent cleanup", id="cleanup flag"),
+        pytest.param(
+            ("run", "--cleanup"), "Error: use the command nodeagent cleanup instead of --cleanup", id="cleanup flag"
+        ),
         pytest.param(
             ("apiserver", "--history=0"),
             "Error: Invalid value for '--history': 0 is not in the range 1<=x<=86400.",
@@ -31,7 +33,7 @@ from tests.netns.commands.conftest import NODEAGENT, Node
         ),
     ],
 )
-def test_it_is_a_line_and_code_2(node: Node, arguments: tuple[str, ...], words: str) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(node: Node, arguments: tuple[str, ...], words: str) -> None:
     done = node.nodeagent(*arguments, environment={"KUBERNETES_SERVICE_HOST": ""})
     assert done.returncode == 2
     assert done.stdout == ""

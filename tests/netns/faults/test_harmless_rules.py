@@ -53,7 +53,7 @@ def times_followed(watched: WatchedNode) -> float:
 
 
 @pytest.mark.parametrize(("plant", "cure"), [pytest.param(*one, id=name) for name, one in HARMLESS.items()])
-def test_it_is_looked_at_and_is_no_problem(watched: WatchedNode, plant: str, cure: str) -> None:
+def test_a_harmless_rule_is_examined_and_is_not_a_problem(watched: WatchedNode, plant: str, cure: str) -> None:
     wait_for(lambda: times_followed(watched) > 0, lambda: "connections are followed")
     before = times_followed(watched)
     watched.world.run(NODE, ["sh", "-ec", placed(watched, plant)])

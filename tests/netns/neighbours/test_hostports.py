@@ -76,7 +76,7 @@ def test_an_address_that_no_service_has_is_not_local_and_not_theirs(
 
 @BESIDE
 @FAMILIES
-def test_it_would_be_theirs_if_it_were_local(beside: Scene, family: Family) -> None:
+def test_a_cluster_ip_would_be_taken_by_a_host_port_if_it_were_local(beside: Scene, family: Family) -> None:
     """The control."""
     beside.hold_addresses(*NOBODYS)
     try:

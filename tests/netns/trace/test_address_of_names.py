@@ -44,7 +44,9 @@ def traced(cluster: Cluster, client: str, address: str, protocol: Protocol) -> d
 
 
 @pytest.mark.parametrize(("client", "address"), [("caller", NAMES[0]), (NODE, NAMES[1])], ids=["pod", "node, IPv6"])
-def test_it_leads_to_the_pod_until_the_node_answers(named: Cluster, client: str, address: str) -> None:
+def test_the_address_of_names_leads_to_the_pod_until_the_node_answers(
+    named: Cluster, client: str, address: str
+) -> None:
     """The flows of UDP that are tracked to the pod from before hold nobody up: queries are not tracked any more."""
     world = named.world
     for protocol in (Protocol.UDP, Protocol.TCP):

@@ -100,7 +100,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog
     del sys.modules["nodeagent.kinds.widget"]
 
 
-def test_it_is_published(catalog: Catalog) -> None:
+def test_a_new_kind_is_published(catalog: Catalog) -> None:
     assert [group["name"] for group in api_groups(catalog)["groups"]][-1] == "toys.example.com"
     listed = api_resources("toys.example.com", catalog.groups()["toys.example.com"])["resources"]
     assert [(entry["name"], entry["kind"], entry["verbs"]) for entry in listed[1:]] == [
@@ -119,7 +119,7 @@ def test_readers_see_it_as_its_row_says(catalog: Catalog) -> None:
         authorize(reader, "list", "/", row.plural, group=row.group, confidential=row.confidential)
 
 
-def test_it_is_written_and_shown_as_its_file_says(catalog: Catalog) -> None:
+def test_a_new_kind_is_written_and_shown_as_its_file_says(catalog: Catalog) -> None:
     async def scenario() -> None:
         row = catalog.named("widgets", "toys.example.com")
         async with Store(Log(":memory:"), clock=lambda: 0.0) as store:

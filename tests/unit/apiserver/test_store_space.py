@@ -34,7 +34,7 @@ class Written:
         pytest.param([True, False, False, True, False, False], [(0, 1), (3, 4)], id="twice"),
     ],
 )
-def test_it_is_said_once_there_is_room(states: list[bool], said: list[tuple[int, int]]) -> None:
+def test_a_full_store_is_reported_once_there_is_room(states: list[bool], said: list[tuple[int, int]]) -> None:
     store = SimpleNamespace(short=False)
     written = Written(store)
     now = 0

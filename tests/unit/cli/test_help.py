@@ -168,7 +168,7 @@ def test_help_is_the_help_of_the_command(words: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["explian", "lab statsu", "explain web"])
-def test_help_of_no_command_is_2(words: str) -> None:
+def test_help_of_an_unknown_command_exits_with_2(words: str) -> None:
     done = CliRunner().invoke(main, ["help", *words.split()])
     assert (done.exit_code, "No such command" in done.output) == (2, True)
 

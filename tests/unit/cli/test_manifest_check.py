@@ -60,7 +60,7 @@ def test_good_manifests_are_good(tmp_path: Path) -> None:
     assert result.stdout.splitlines()[-1] == f"ok: manifest directory {tmp_path}"
 
 
-def test_it_needs_no_root() -> None:
+def test_the_check_of_manifests_needs_no_root() -> None:
     command = [sys.executable, "-m", "nodeagent", "config", "check", "--node-name", "n", "--manifests"]
     with TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)

@@ -27,7 +27,7 @@ def test_an_interrupted_reading_is_repeated_after_a_pause(interruptions: int) ->
     assert (kernel.readings, len(pauses)) == (interruptions + 1, interruptions)
 
 
-def test_it_gives_up_in_the_end() -> None:
+def test_show_gives_up_in_the_end() -> None:
     kernel = Kernel(1000)
     with pytest.raises(KernelUnclear):
         read_with_retries(kernel.read, lambda _: None)

@@ -22,7 +22,7 @@ KEY = KEYS["dns.stubZones"]
         pytest.param(WRITTEN, id="as shown"),
     ],
 )
-def test_it_is_written_in_one_way_however_it_was(value: object) -> None:
+def test_stub_zones_are_written_in_canonical_form(value: object) -> None:
     config = DnsConfig.model_validate({"stubZones": value})
     assert plain_option(KEY, config.stub_zones) == WRITTEN
 

@@ -18,7 +18,7 @@ from tests.harness.worlds.process import AgentProcess
 SPIN = "import os; os.sched_setaffinity(0, {0}); print(flush=True)\nwhile True: pass"
 
 
-def test_it_runs_while_its_process_sleeps() -> None:
+def test_a_stopwatch_runs_while_its_process_sleeps() -> None:
     began, watch = time.monotonic(), Stopwatch([os.getpid()])
     time.sleep(0.3)
 
@@ -26,7 +26,7 @@ def test_it_runs_while_its_process_sleeps() -> None:
     assert 0.3 - watch.stood <= ran <= time.monotonic() - began
 
 
-def test_it_stands_still_while_others_have_the_processor() -> None:
+def test_a_stopwatch_stands_still_while_others_have_the_processor() -> None:
     """Two that want one processor without end have half of it each, if nobody else wants it."""
     commands = [subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE) for _ in range(2)]
     try:

@@ -31,7 +31,7 @@ def looks(elapsed: float, waited: float, most: int = 1000) -> tuple[int | None, 
         pytest.param(3600.0, 3600.0, None, id="nothing runs on this machine"),
     ],
 )
-def test_it_has_hung_only_by_time_in_which_it_could_answer(elapsed: float, waited: float, hung: int | None) -> None:
+def test_only_time_in_which_the_process_could_answer_counts(elapsed: float, waited: float, hung: int | None) -> None:
     assert looks(elapsed, waited) == (LOOKS, hung)
 
 

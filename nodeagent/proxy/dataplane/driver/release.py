@@ -33,7 +33,9 @@ def release_captures(socket: Ruleset, protected: Protected) -> None:
             logger.warning("cannot look whether a Service captures %s: %s", endpoint_text(*way), error)
             continue
         if released:
-            logger.warning("a Service captured %s, the way to the API server: no more", endpoint_text(*way))
+            logger.warning(
+                "a Service captured %s, the way to the API server: its element was removed", endpoint_text(*way)
+            )
 
 
 def _release(socket: Ruleset, way: SocketAddress, *, local: bool) -> bool:

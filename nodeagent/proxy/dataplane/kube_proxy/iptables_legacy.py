@@ -46,7 +46,7 @@ class InstalledTools:
     def run(self, argv: Sequence[str], text: str = "") -> str:
         located = self._located(argv[0])
         if located is None:
-            raise LeftoverError(f"no program {argv[0]}")
+            raise LeftoverError(f"the program {argv[0]} is not installed")
         try:
             result = subprocess.run(  # noqa: S603 - a fixed command line
                 [str(located), *argv[1:]],

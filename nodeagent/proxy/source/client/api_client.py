@@ -164,7 +164,7 @@ class ApiClient:
             self._leave(server, error)
             return self._servers.are_several
         except KubeError as error:
-            logger.debug("a sign of life: %s", error)
+            logger.debug("the server is alive, it answered: %s", error)
         return True
 
     async def request_json(

@@ -13,9 +13,9 @@ NLM_F_REQUEST = 0x1
 NLM_F_ACK = 0x4
 NLM_F_ECHO = 0x8
 NLM_F_DUMP_INTR = 0x10
-# Of GET requests.
+# Flags of GET requests.
 NLM_F_DUMP = 0x300
-# Of NEW requests.
+# Flags of NEW requests.
 NLM_F_REPLACE = 0x100
 NLM_F_EXCL = 0x200
 NLM_F_CREATE = 0x400

@@ -70,7 +70,7 @@ def test_each_alternative_gets_the_condition() -> None:
     )
 
 
-def test_it_is_added_once() -> None:
+def test_the_condition_is_added_once() -> None:
     once = patched({}, leave_single_nodes(DaemonSet()))
     assert patched(once, leave_single_nodes(daemonset(once))) == once == {"affinity": required([NOT_ALONE])}
 

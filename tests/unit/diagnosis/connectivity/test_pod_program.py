@@ -96,7 +96,7 @@ def test_a_name_has_addresses_or_an_error() -> None:
     assert ask("resolve", 0, host="nothing.invalid")["error"].startswith("the name nothing.invalid was not resolved: ")
 
 
-def test_it_needs_python_alone() -> None:
+def test_the_program_needs_python_alone() -> None:
     """As in a pod: no libraries, neither ours nor others; what is asked comes by standard input."""
     done = subprocess.run(
         [sys.executable, "-IS", pod_program.__file__, "ask"],

@@ -122,7 +122,7 @@ CHAINED = make_endpoint("10.96.0.77")
         ),
     ],
 )
-def test_it_is_named_in_the_first_line(found: Explanation, says: tuple[str, ...]) -> None:
+def test_a_fault_is_named_in_the_first_line(found: Explanation, says: tuple[str, ...]) -> None:
     for text in says:
         assert text in found.verdict
     assert found.healthy is found.verdict.startswith("healthy")

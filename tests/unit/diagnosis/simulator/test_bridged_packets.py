@@ -32,7 +32,7 @@ def test_its_interfaces_in_postrouting(table: Callable[..., Interpreter], packet
     assert drops(Meta(0, MetaKey.IIF), Cmp(0, native_u32(0))) is (not iif)
 
 
-def test_it_came_in_by_the_bridge_before_that(table: Callable[..., Interpreter]) -> None:
+def test_a_bridged_packet_has_the_bridge_as_its_input(table: Callable[..., Interpreter]) -> None:
     rule: Rule = (Meta(0, MetaKey.IIFNAME), Cmp(0, b"cni0".ljust(16, b"\0")), DROP)
     (outcome,) = table(rule, bridges=BRIDGES).outcomes(Packet("10.244.1.5", "10.244.1.10", iif="cni0"))
     assert outcome.fate is Fate.DROPPED

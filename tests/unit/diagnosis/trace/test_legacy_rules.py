@@ -283,7 +283,7 @@ class NoTool:
         return False
 
     def run(self, argv: object, text: str = "") -> str:
-        raise LeftoverError("no program iptables-legacy-save")
+        raise LeftoverError("the program iptables-legacy-save is not installed")
 
 
 class Saved(NoTool):
@@ -296,7 +296,7 @@ def test_unreadable_tables_are_reported_and_missing_ones_are_not_read(traveller:
     tables, notes = read_legacy(Family.IPV4, NoTool(), lambda _: frozenset({"nat", "filter"}))
     assert not tables
     assert notes == [
-        "the tables of iptables-legacy here (filter, nat) are not evaluated: no program iptables-legacy-save"
+        "the tables of iptables-legacy here (filter, nat) are not evaluated: the program iptables-legacy-save is not installed"
     ]
     (table,), notes = read_legacy(Family.IPV4, Saved(), lambda _: frozenset({"filter"}))
     assert not notes

@@ -210,7 +210,7 @@ def test_rules_that_cannot_be_evaluated_are_skipped_and_named(traveller: Make, u
     assert decision.text.startswith("the first rule")
 
 
-def test_it_is_not_said_of_rules_that_decide_nothing(traveller: Make) -> None:
+def test_rules_that_decide_nothing_leave_no_decision(traveller: Make) -> None:
     packet = traveller()
     assert passed(table([{"limit": {"rate": 3}}, {"log": None}]), packet) is Code.ACCEPT
     assert packet.decisions == []

@@ -15,7 +15,7 @@ def earlier(request: pytest.FixtureRequest) -> EarlierElements:
     return EarlierElements(PRESENT, BEFORE) if request.param == "changed" else EarlierElements(dict(COPY), {})
 
 
-def test_it_reads_as_the_copy(earlier: EarlierElements) -> None:
+def test_the_earlier_image_reads_like_a_copy(earlier: EarlierElements) -> None:
     assert earlier == COPY
     assert dict(earlier.items()) == COPY
     assert (set(earlier), set(earlier.keys()), sorted(earlier.values())) == (
@@ -40,6 +40,6 @@ def test_a_key_has_the_value_of_the_copy(earlier: EarlierElements, key: bytes) -
             earlier[key]
 
 
-def test_it_differs_from_the_present_elements() -> None:
+def test_the_earlier_image_differs_from_the_present_elements() -> None:
     assert EarlierElements(PRESENT, BEFORE) != PRESENT
     assert EarlierElements(PRESENT, BEFORE) != EarlierElements(PRESENT, {})

@@ -98,7 +98,7 @@ def test_a_jump_that_is_not_its_own_stays_and_keeps_the_chain(rule: TableRule) -
 @pytest.mark.parametrize(
     ("policy", "expected"), [pytest.param("DROP", True, id="drops"), pytest.param("ACCEPT", False, id="accepts")]
 )
-def test_it_is_said_when_forwarding_may_depend_on_what_goes(policy: str, expected: bool) -> None:
+def test_a_note_says_that_forwarding_may_depend_on_removed_rules(policy: str, expected: bool) -> None:
     jump = TableRule("FORWARD", "KUBE-FORWARD", "kubernetes forwarding rules")
     removal = plan_removal(IptablesTable("filter", {"FORWARD": policy, "KUBE-FORWARD": None}, (jump,)))
 

@@ -21,7 +21,7 @@ def process(proc: Path, name: str, command: str, namespace: str) -> None:
         pytest.param("kubelet", "net:[1]", None, id="another program"),
     ],
 )
-def test_it_is_found(tmp_path: Path, command: str, namespace: str, expected: int | None) -> None:
+def test_a_running_kube_proxy_is_found(tmp_path: Path, command: str, namespace: str, expected: int | None) -> None:
     process(tmp_path, "thread-self", "nodeagent", "net:[1]")
     process(tmp_path, "412", command, namespace)
     (tmp_path / "uptime").write_text("1.0 1.0\n")

@@ -155,7 +155,7 @@ class TestNetworkProgramming:
             found.get(reader.key(f"{name}_sum", ip_family="IPv4"), 0.0),
         )
 
-    def test_it_is_from_the_change_of_the_slice_to_the_end_of_the_pass(
+    def test_the_latency_is_from_the_change_of_the_slice_to_the_end_of_the_pass(
         self, world: Surroundings, reader: Reader
     ) -> None:
         figures = world.figures()
