@@ -11,7 +11,6 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-import nodeagent
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.objects import EndpointSlice, Service
@@ -29,11 +28,11 @@ from nodeagent.proxy.source.object_store import ClusterStore
 from nodeagent.proxy.source.pace import Pace
 from nodeagent.proxy.source.pace import Timing as SourceTiming
 from nodeagent.proxy.translate.node_state import TranslationOptions
+from tests.harness.called_files import CalledFiles, file_of
 
 pytestmark = pytest.mark.kernel
 
 T = TypeVar("T")
-PACKAGE = str(Path(nodeagent.__file__).parent)
 DRIVER = "proxy/dataplane/driver/driver.py"
 HANDED_THROUGH = [
     "proxy/source/informer.py",
@@ -102,47 +101,17 @@ class Others:
     def beat(self) -> None: ...
 
 
-class Recorder:
-    """Follows calls of the package until the message is sent.
-
-    handed_through: files on the call stack when the change enters the queue, and when its message is sent, in order.
-    entered: files with a function that was called.
-    driver_entries: functions of the table driver that the engine called.
-    """
+class Recorder(CalledFiles):
+    """Until the message is sent; and, also after that, driver_entries: functions of the table driver that the engine called."""
 
     def __init__(self) -> None:
-        self.handed_through: dict[str, None] = {}
-        self.entered: dict[str, None] = {}
+        super().__init__(points={"ChangeQueue.service_changed"}, end="NetlinkSocket.send")
         self.driver_entries: list[str] = []
-        self._sent = False
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> None:
-        if event != "call" or (file := _file_of(frame)) is None:
-            return
-        if file == DRIVER and frame.f_back is not None and (_file_of(frame.f_back) or "").startswith("proxy/engine/"):
+        super().__call__(frame, event, argument)
+        if event == "call" and file_of(frame) == DRIVER and (file_of(frame.f_back) or "").startswith("proxy/engine/"):
             self.driver_entries.append(frame.f_code.co_name)
-        if self._sent:
-            return
-        self.entered[file] = None
-        self._sent = frame.f_code.co_qualname == "NetlinkSocket.send"
-        if self._sent or frame.f_code.co_qualname == "ChangeQueue.service_changed":
-            self.handed_through |= dict.fromkeys(_stack(frame))
-
-
-def _file_of(frame: FrameType) -> str | None:
-    path = frame.f_code.co_filename
-    return path.removeprefix(PACKAGE + "/") if path.startswith(PACKAGE) else None
-
-
-def _stack(frame: FrameType) -> list[str]:
-    """The files of the package on the call stack, the outermost first."""
-    found: list[str] = []
-    at: FrameType | None = frame
-    while at is not None:
-        if (file := _file_of(at)) is not None:
-            found.append(file)
-        at = at.f_back
-    return found[::-1]
 
 
 def way() -> Recorder:
