@@ -67,7 +67,7 @@ def states(done: "subprocess.CompletedProcess[str]") -> dict[str, str]:
 
 
 @pytest.mark.parametrize("words", [("explain",), ("explain", "kubernetes"), ("check",), ("problems",)], ids=" ".join)
-def test_a_cluster_that_is_well_says_so(cluster: Cluster, words: tuple[str, ...]) -> None:
+def test_a_healthy_cluster_is_reported_as_healthy(cluster: Cluster, words: tuple[str, ...]) -> None:
     done = run(cluster, *words, "--all-nodes")
     assert (done.returncode, done.stdout.splitlines()[:2]) == (0, ["healthy: 2 nodes", "from: 2 of 2 nodes"]), done
 

@@ -129,10 +129,10 @@ def test_its_pod_is_replaced(calm: ApiCluster, dns: Tenant, member: str, kind: s
 
 @FAMILIES
 @pytest.mark.parametrize(("member", "kind"), ROUTES)
-def test_its_service_loses_its_endpoints_is_deleted_and_comes_back(
+def test_a_udp_client_survives_loss_deletion_and_return_of_its_service(
     calm: ApiCluster, dns: Tenant, member: str, kind: str, family: int
 ) -> None:
-    """The client never stops to ask: what it sends in between must not bind its port to nobody."""
+    """The client keeps asking: packets that it sends meanwhile must not leave a flow that leads nowhere."""
     dns.run_pod("web-0")
     with client(calm, dns, member, kind, family, "web-0") as asking:
         dns.end_pod("web-0")

@@ -127,6 +127,6 @@ def test_a_local_list_is_on_this_node_and_ready_endpoints_are_never_passed_over(
 
 
 @given(candidates)
-def test_topology_never_leaves_nobody(found: list[Candidate]) -> None:
+def test_topology_never_removes_the_last_endpoint(found: list[Candidate]) -> None:
     route = choose_routes(found, Policies(False, False), CONTEXT).internal
     assert bool(route.backends) is any(c.ready or (c.serving and c.terminating) for c in found)

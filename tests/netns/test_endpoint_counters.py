@@ -132,7 +132,7 @@ def test_a_restart_and_a_new_table_go_on_counting(
     assert picked(scraper) == before
 
 
-def test_commands_show_them(cluster: Cluster, scraper: Scraper) -> None:
+def test_commands_show_endpoint_counters(cluster: Cluster, scraper: Scraper) -> None:
     expose(cluster, "web-1")
     counted = wait_for(scraper, lambda found: len(found) == 2)
     place, times = next((place, times) for place, times in counted.items() if not place.startswith("["))

@@ -85,7 +85,7 @@ def test_a_hole_in_what_the_agent_runs_with_fails_by_name() -> None:
     assert re.search(rf"{re.escape(bad[0])} +{re.escape(bad[1])} +{HOLE}", result.stdout)
 
 
-def test_an_audit_that_nobody_answers_fails() -> None:
+def test_an_audit_without_an_answer_fails() -> None:
     with service() as server:
         port = server.server_port
 

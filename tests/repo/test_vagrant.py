@@ -122,7 +122,7 @@ def test_a_missing_tool_is_one_line(tmp_path: Path, settings: dict[str, str], li
 
 
 @needs("vagrant")
-def test_vagrant_says_that_line_too(tmp_path: Path) -> None:
+def test_vagrant_prints_the_same_line(tmp_path: Path) -> None:
     result = vagrant(tmp_path, "up", NODEAGENT_DEB="/nonexistent.deb")
     line = "nodeagent: there is no package /nonexistent.deb: run `make deb` first"
     assert (result.returncode, result.stderr.strip()) == (1, line)

@@ -88,7 +88,7 @@ def files() -> list[Path]:
     return [path for path in found if path.suffix not in WITHOUT_WORDS and path not in NOT_READ and path.is_file()]
 
 
-def test_nobody_needs_the_dialect() -> None:
+def test_no_text_uses_the_words_that_the_glossary_refuses() -> None:
     unwanted = pattern_of([first for first, _ in rows("Words that we do not use")])
     found = []
     for path in files():

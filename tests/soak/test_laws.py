@@ -231,7 +231,7 @@ def test_every_law_has_a_violation() -> None:
     assert {case.law for case in CASES.values() if case.law} == LAWS.keys() - {"exercised"}
 
 
-def test_a_run_in_which_nothing_happened_shows_nothing() -> None:
+def test_a_run_without_faults_proves_nothing() -> None:
     [found] = violations(History())
     assert (found.law, found.count) == ("exercised", 5)
 

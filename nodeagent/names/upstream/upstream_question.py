@@ -13,7 +13,7 @@ _LETTERS = frozenset(ascii_lowercase.encode())
 
 
 class Asked(NamedTuple):
-    """Equal values get the same answer, and are asked once.
+    """A question to upstream. Equal ones get the same answer, and are asked only once at a time.
 
     question: name, type and class, lower-case. dnssec: AD and CD of the client, as in the header; ok: its DO.
     """

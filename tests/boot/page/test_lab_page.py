@@ -138,7 +138,7 @@ def card(node: str) -> str:
     return f"cards.get({node!r}).about.innerText"
 
 
-def test_an_address_that_two_services_want_is_said_as_the_commands_say_it(
+def test_an_address_that_two_services_want_is_shown_as_by_the_commands(
     page: Browser, bench: Bench, tmp_path: Path
 ) -> None:
     page.wait("$('state').innerText === 'well'")
@@ -219,6 +219,6 @@ def test_an_agent_that_is_killed_does_not_run(page: Browser, bench: Bench) -> No
     assert said(bench, "problems", "node-2") == "healthy: no problems"
 
 
-def test_a_lab_that_is_taken_down_is_said_to_be_gone(page: Browser, bench: Bench) -> None:
+def test_a_lab_that_is_taken_down_is_shown_as_gone(page: Browser, bench: Bench) -> None:
     bench.do("down")
     page.wait("$('state').innerText.includes('the lab does not answer')")

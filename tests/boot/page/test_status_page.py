@@ -111,7 +111,7 @@ def test_a_service_comes_and_goes(page: Browser, cluster: Cluster) -> None:
     page.wait("!rows.has('default/brand-new')")
 
 
-def test_an_agent_that_is_gone_is_said_and_found_again(page: Browser, agent: AgentProcess) -> None:
+def test_a_stopped_agent_is_shown_and_found_again(page: Browser, agent: AgentProcess) -> None:
     agent.stop(seconds=60.0)
     page.wait("$('state').innerText.startsWith('stale, last answer ')")
     assert "yes" not in page.value("$('cards').innerText")
@@ -220,7 +220,7 @@ def test_nothing_is_asked_of_anybody_else(page: Browser) -> None:
     assert page.errors == []
 
 
-def test_a_page_of_somebody_elses_name_is_turned_away(cluster: Cluster) -> None:
+def test_a_request_with_a_foreign_host_name_is_refused(cluster: Cluster) -> None:
     command = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "-H"]
     for host, status in (
         ("evil.example", "403"),

@@ -94,7 +94,7 @@ def test_a_hostile_body_gets_its_answer_and_nobody_waits(api: Any, body: bytes, 
     ],
 )
 @pytest.mark.parametrize("moment", [{}, {"time": None}, {"time": "2026-01-01T00:00:00Z"}], ids=["no", "null", "a"])
-def test_whatever_managed_fields_say_the_object_can_be_changed(api: Any, owned: Any, moment: Any) -> None:
+def test_an_object_can_be_changed_with_any_managed_fields(api: Any, owned: Any, moment: Any) -> None:
     entry = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": owned}
     body = {"metadata": {"name": "owned", "managedFields": [{**entry, **moment}]}, "data": {"x": "y"}}
     assert api.call("POST", CONFIGMAPS, body).status == 201

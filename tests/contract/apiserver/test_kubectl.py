@@ -279,7 +279,7 @@ def test_can_i_agrees_with_what_is_allowed(kubectl: Any) -> None:
     assert "forbidden" in kubectl("get", "secrets", account, fails=True)
 
 
-def test_who_somebody_is(recent_kubectl: Any) -> None:
+def test_whoami_names_the_user(recent_kubectl: Any) -> None:
     assert "system:masters" in recent_kubectl("auth", "whoami")
     assert "jane" in recent_kubectl("auth", "whoami", "--as=jane")
 

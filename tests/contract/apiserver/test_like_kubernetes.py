@@ -263,7 +263,7 @@ def test_an_object_is_not_shown_older_than_asked(api: Any, demo: str) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
 @pytest.mark.parametrize("path", ["/apis/apps/v1/namespaces/default/daemonsets/a", "/api/v1/namespaces/default/jobs"])
-def test_a_kind_that_is_not_served_is_not_found_whatever_the_method(api: Any, method: str, path: str) -> None:
+def test_a_kind_that_is_not_served_is_not_found_with_any_method(api: Any, method: str, path: str) -> None:
     assert api.call(method, path, None if method == "GET" else {}).status == 404
 
 

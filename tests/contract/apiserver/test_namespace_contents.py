@@ -74,7 +74,7 @@ def test_a_namespace_that_is_deleted_goes_with_both(api: Any, demo: str) -> None
     assert api.get(account(demo))["code"] == api.get(authority(demo))["code"] == 404
 
 
-def test_a_new_authority_is_published_in_namespaces_that_there_are(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_new_authority_is_published_in_existing_namespaces(start: Callable[..., Any], tmp_path: Path) -> None:
     api = start()
     first = api.until(authority("default"), exists)["data"]["ca.crt"]
     api.stop()

@@ -113,7 +113,7 @@ def test_a_certificate_that_others_renew_is_reported_a_week_before_until_it_is_r
     assert ends()["etcd client"] > client_ends
 
 
-def test_a_renewal_that_fails_is_said_and_the_old_certificate_stays(
+def test_a_failed_renewal_is_reported_and_the_old_certificate_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     credentials = pki.prepare(tmp_path / "pki", ["127.0.0.1"])

@@ -210,7 +210,7 @@ def test_a_snapshot_restores_into_another_directory(tmp_path: Path, warm_launche
         pytest.param(["--listen", "::1:0000000070000"], "is not an address and a port", id="a long port"),
     ],
 )
-def test_settings_that_must_not_be_end_the_start_with_the_reason(
+def test_forbidden_settings_end_the_start_with_the_reason(
     warm_launcher: WarmLauncher, arguments: list[str], said: str
 ) -> None:
     result = ended(warm_launcher, *arguments)

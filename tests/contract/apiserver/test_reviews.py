@@ -89,7 +89,7 @@ def test_whose_a_token_is(tokens: tuple[Api, dict[str, str]]) -> None:
         assert "authenticated" not in api.call("POST", TOKENS, {"spec": spec}).json["status"]
 
 
-def test_an_administrator_who_acts_as_somebody_may_what_they_may(tokens: tuple[Api, dict[str, str]]) -> None:
+def test_an_administrator_who_impersonates_a_user_has_that_users_rights(tokens: tuple[Api, dict[str, str]]) -> None:
     api, known = tokens
     secrets = "/api/v1/namespaces/default/secrets"
     as_account = {"Impersonate-User": ACCOUNT}

@@ -62,7 +62,7 @@ def test_an_agent_does_its_work_and_nothing_else(agent: Callable[..., int]) -> N
     assert agent("PATCH", f"{LEASES}/node-b", {"spec": {"leaseDurationSeconds": 40}}, merge) == 403
 
 
-def test_a_user_who_is_removed_is_nobody_at_once(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_removed_user_has_no_rights_at_once(start: Callable[..., Any], tmp_path: Path) -> None:
     api = start()
     made = run("--data-dir", str(tmp_path), "kubeconfig", "--role", "reader", "--name", "guest")
     token = yaml.safe_load(made.output)["users"][0]["user"]["token"]

@@ -50,7 +50,7 @@ def test_a_node_port_stays_with_the_name_of_its_port(dual: Api, make: Any, kind:
     assert node_ports(put(dual, type=kind, ports=[{"port": 8080, "protocol": "UDP"}])["spec"]) == before
 
 
-def test_node_ports_follow_names_that_change_places(dual: Api, make: Any) -> None:
+def test_node_ports_follow_the_names_of_ports_in_another_order(dual: Api, make: Any) -> None:
     before = node_ports(make(type="NodePort", ports=[A, B]))
     swapped = put(dual, type="NodePort", ports=[{**B, "port": 80}, {**A, "port": 81}])["spec"]
     assert node_ports(swapped) == before

@@ -50,7 +50,7 @@ def ending(namespace: Any) -> Any:
 
 
 @pytest.mark.parametrize("change", [gone, ending])
-def test_the_service_comes_back_whatever_happened_to_its_namespace(
+def test_the_service_comes_back_after_any_change_of_its_namespace(
     start: Callable[..., Any], tmp_path: Path, change: Callable[[Any], Any | None]
 ) -> None:
     api = start()

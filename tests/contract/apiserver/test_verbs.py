@@ -281,7 +281,7 @@ def test_every_group_has_an_openapi_document(api: Any) -> None:
         pytest.param(f"{PROTOBUF_SCHEMA}, application/json", PROTOBUF_SCHEMA, id="as newer ones do"),
     ],
 )
-def test_version_2_of_the_schema_comes_as_asked_for(api: Any, accept: str, content_type: str) -> None:
+def test_version_2_of_the_schema_comes_in_the_requested_format(api: Any, accept: str, content_type: str) -> None:
     answer = api.call("GET", "/openapi/v2", headers={"Accept": accept})
     assert (answer.status, answer.headers["Content-Type"]) == (200, content_type)
     if content_type == "application/json":

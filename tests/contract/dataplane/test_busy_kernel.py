@@ -56,8 +56,8 @@ async def passes(interface: ServiceInterface, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(examples(6)))
-def test_the_interface_ends_with_what_it_shall_carry(namespace: Namespace, seed: int) -> None:
-    """Of another name than usual it can only be known by its mark."""
+def test_the_interface_carries_the_wanted_addresses_in_the_end(namespace: Namespace, seed: int) -> None:
+    """An interface with a name of its own can only be recognised by its mark."""
 
     async def story() -> None:
         interface = ServiceInterface("vips", address_limits=dict.fromkeys(Family, 3))

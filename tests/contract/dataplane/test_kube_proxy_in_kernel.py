@@ -216,7 +216,7 @@ def test_its_interface_goes_with_its_addresses(namespace: Namespace) -> None:
     assert "kube-ipvs0" not in namespace.shell("ip -o addr show")
 
 
-def test_without_capability_it_is_said_and_nothing_happens(namespace: Namespace) -> None:
+def test_without_the_capability_cleanup_reports_it_and_changes_nothing(namespace: Namespace) -> None:
     def work() -> None:
         with closing(Ruleset()) as socket:
             with pytest.raises(NotPermitted):

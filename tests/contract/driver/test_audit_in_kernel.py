@@ -204,7 +204,7 @@ def add_frontend(change: Transaction, belief: Any) -> None:
     change.write_delta(Delta({schema.FRONTENDS: {frontend_key("10.96.9.9", Protocol.TCP, 80): value}}))
 
 
-def test_a_reported_change_is_said_to_be_one(kernel: Kernel, service: MakeService) -> None:
+def test_a_change_that_was_reported_counts_as_reported(kernel: Kernel, service: MakeService) -> None:
     agent = kernel.start()
     agent.sync(*states(service, Family.IPV4))
     kernel.nft("flush chain ip nodeagent prerouting")

@@ -218,7 +218,7 @@ def test_the_process_answers_while_no_agent_is_there_and_is_adopted_by_the_next(
     run(scene, tmp_path)
 
 
-def test_where_names_are_answered_is_known_as_long_as_somebody_answers(tmp_path: Path) -> None:
+def test_the_addresses_of_names_are_known_while_a_process_answers(tmp_path: Path) -> None:
     """And what a killed process left misleads neither the next agent nor those who ask where to ask."""
     file, sock = tmp_path / "dns.listen", tmp_path / "dns.sock"
     file.write_text("192.0.2.1:53\n")

@@ -269,7 +269,7 @@ def test_no_agent_and_a_foreign_server_are_one_line(tmp_path: Path) -> None:
         asyncio.run(ask())
 
 
-def test_a_group_that_there_is_not_is_a_problem_that_names_it(tmp_path: Path) -> None:
+def test_a_missing_group_is_a_problem_that_names_it(tmp_path: Path) -> None:
     async def run() -> list[Problem]:
         reported: asyncio.Queue[list[Problem]] = asyncio.Queue()
         server = AdminServer(

@@ -225,7 +225,7 @@ def test_events_beyond_the_limit_are_counted_and_dropped(until: Any, running: An
     asyncio.run(scenario())
 
 
-def test_a_missing_permission_is_said_once(until: Any, running: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_permission_is_reported_once(until: Any, running: Any, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with bench() as here, running(here.recorder.run()):
             here.server.status = 403

@@ -92,7 +92,7 @@ def test_nodes_of_a_lab_are_asked_in_the_lab() -> None:
     assert places == {"a": AgentPlace("a", lab="mine"), "b": AgentPlace("b", pod="agent")}
 
 
-def test_nodes_are_chosen_and_a_typo_is_said() -> None:
+def test_nodes_are_chosen_by_name_and_an_unknown_name_is_reported() -> None:
     assert set(found([node("a"), node("b"), node("c")], [], ["b"])) == {"b"}
     with pytest.raises(Failure, match="--node node-: the cluster has no such node; did you mean node-1"):
         found([node("node-1")], [], ["node-"])

@@ -334,7 +334,7 @@ def test_a_server_that_lags_behind_is_passed_by(fake_api_server: Servers) -> Non
     asyncio.run(main())
 
 
-def test_a_server_that_falls_silent_is_left_without_a_word_of_trouble(fake_api_server: Servers) -> None:
+def test_a_server_that_falls_silent_is_left_without_a_problem(fake_api_server: Servers) -> None:
     """It keeps its connections and answers nothing any more; 12 s at most, as the agent asks."""
     assert AMONG_SEVERAL.silence + AMONG_SEVERAL.answer <= 12
 

@@ -180,7 +180,7 @@ async def watched(changes: asyncio.Event, document: dict[str, Any], request: web
 
 
 @each_release
-def test_a_server_that_serves_what_the_release_serves(
+def test_the_agent_works_with_an_api_server_of_each_release(
     fake_api_server: Callable[[], AbstractAsyncContextManager[Server]], release: Release
 ) -> None:
     async def main() -> None:

@@ -53,7 +53,7 @@ def test_everything_in_a_full_store_can_be_deleted_and_then_there_is_room(new_li
     asyncio.run(scenario())
 
 
-def test_large_objects_are_deleted_from_a_full_store_without_room_for_what_they_said(
+def test_large_objects_are_deleted_from_a_full_store_without_room_for_their_content(
     new_limited_bench: NewBench,
 ) -> None:
     async def scenario() -> None:

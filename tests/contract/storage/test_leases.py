@@ -72,7 +72,7 @@ def test_written_again_and_changed_it_stays(new_bench: NewBench) -> None:
     asyncio.run(scenario())
 
 
-def test_said_once_more_it_is_no_new_revision(new_bench: NewBench) -> None:
+def test_a_write_of_the_same_content_makes_no_revision(new_bench: NewBench) -> None:
     async def scenario() -> None:
         bench = new_bench()
         async with bench.store() as store:

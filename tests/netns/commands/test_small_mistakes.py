@@ -41,7 +41,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(node: Node, arguments: tuple[str,
     assert node.shell("nft list tables") == ""
 
 
-def test_an_interface_that_there_is_not_is_named(node: Node) -> None:
+def test_a_missing_interface_is_named(node: Node) -> None:
     done = node.nodeagent("trace", "10.244.1.5", "10.96.0.10:80", "--from", "eth9")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "nodeagent: there is no interface eth9 here: see ip link\n"

@@ -309,7 +309,7 @@ def introduce(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", range(examples(5)))
-def test_every_connection_ends_as_a_trace_had_said(served: Cluster, seed: int) -> None:
+def test_every_connection_ends_as_trace_predicted(served: Cluster, seed: int) -> None:
     scene = Scene(served, seed)
     scene.build()
     try:

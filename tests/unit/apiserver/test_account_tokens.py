@@ -83,7 +83,7 @@ def test_a_token_without_a_signature_is_nobodys() -> None:
 
 
 @pytest.mark.parametrize(("present", "role"), [(ALICE, Role.READER), (Account("default", "alice", "u-2"), None)])
-def test_the_account_has_to_be_the_same_one_still(present: Account, role: Role | None) -> None:
+def test_a_token_counts_only_for_the_account_it_was_issued_for(present: Account, role: Role | None) -> None:
     bearers = BearerTokens(
         Tokens({"t": User("guest", role_of([READERS]))}), tokens(), lambda account: account == present
     )

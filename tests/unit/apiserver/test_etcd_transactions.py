@@ -76,7 +76,7 @@ def test_a_key_that_was_to_be_made_proves_nothing() -> None:
     assert proven(seen(put("a", None, 2), 8), of=[put("a", None, 1)]) is None
 
 
-def test_of_several_changes_any_that_replaces_a_revision_can_prove_it() -> None:
+def test_any_change_that_replaces_a_revision_can_prove_a_transaction() -> None:
     changes = [put("address", 0), put("a", 5, 1), gone("other", 3)]
     assert proven(seen(changes[1], 9), seen(changes[0], 9), of=changes) is None
     assert proven(seen(changes[1], 9), seen(put("other", 3, 2), 10), of=changes) == 10
@@ -140,7 +140,7 @@ def test_releases(version: str, in_step: bool, for_use: bool) -> None:
 @pytest.mark.parametrize(
     "data", [b"\x0a", b"\x0a\x05ab", b"\x80", b"\x08" + b"\xff" * 11, b"\x0b", b"\x0a\x02\x0a\x05"]
 )
-def test_bytes_that_are_no_message_are_said_to_be_none(data: bytes) -> None:
+def test_malformed_bytes_are_recognised(data: bytes) -> None:
     for read in (read_range, read_watch):
         with pytest.raises(Malformed):
             read(data)

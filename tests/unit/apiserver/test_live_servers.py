@@ -197,7 +197,7 @@ def test_servers_that_differ_in_their_port_do_not_undo_what_the_other_wrote() ->
     scene(play)
 
 
-def test_loopback_addresses_are_nobody_elses_business() -> None:
+def test_loopback_addresses_are_not_published_to_others() -> None:
     async def play(servers: Servers) -> None:
         await servers.start("127.0.0.1", 6443)
         await servers.start("127.0.0.2", 7443)
@@ -300,7 +300,7 @@ def test_two_servers_at_one_address_share_its_master_lease() -> None:
     scene(play)
 
 
-def test_without_an_etcd_nobody_but_own_servers_counts() -> None:
+def test_without_etcd_only_our_own_servers_count() -> None:
     async def play(servers: Servers) -> None:
         await servers.store.commit([master_lease(A)])
         await servers.start(B)

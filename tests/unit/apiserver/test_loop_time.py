@@ -99,7 +99,7 @@ def test_work_whose_client_has_gone_is_not_continued() -> None:
     asyncio.run(scenario())
 
 
-def test_pieces_that_are_empty_are_steps_to_the_next() -> None:
+def test_empty_pieces_lead_to_the_next_step() -> None:
     def made(clock: Clock) -> Iterator[bytes]:
         for _ in clock.steps("a", 100):
             yield b""

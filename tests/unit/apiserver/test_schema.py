@@ -101,7 +101,7 @@ def test_any_document_is_decoded_or_refused_and_decoding_twice_changes_nothing(d
     assert normalise(SERVICE, once) == once
 
 
-def test_repeated_keys_are_found_whatever_the_spacing() -> None:
+def test_repeated_keys_are_found_with_any_spacing() -> None:
     assert duplicate_fields(b'{"a" :1,"a":2}', {"a": 2}) == ["a"]
     twice = b'{"a":[{"b":1},{"b":1,"b":{"c":1},"b":2}],"d":{"e":1,"e":2},"d":3}'
     assert duplicate_fields(twice, {"a": [{"b": 1}, {"b": 2}], "d": 3}) == ["a[1].b", "d.e", "d"]

@@ -49,7 +49,7 @@ def test_the_probe_file_of_a_killed_agent_is_removed(tmp_path: Path) -> None:
         assert not left.exists()
 
 
-def test_a_directory_that_is_not_writable_is_said_and_costs_nothing_else(
+def test_a_directory_that_is_not_writable_is_reported_and_stops_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()

@@ -276,7 +276,7 @@ def test_the_first_server_gives_the_answer_that_all_would_give() -> None:
     assert (refused.value.status, asked_one, asked_other) == (404, ["/none"], [])
 
 
-def test_where_all_are_away_that_is_said_after_each_was_asked_twice() -> None:
+def test_an_outage_of_all_servers_is_reported_after_each_was_asked_twice() -> None:
     with ExitStack() as stack:
         (one, asked_one), (other, asked_other) = (stack.enter_context(answering(503)) for _ in range(2))
         api = Api(anonymous(one, other))

@@ -103,7 +103,7 @@ def test_failures_are_red_above_the_answers() -> None:
     ),
     st.floats(0, 100),
 )
-def test_whatever_happened_can_be_drawn_and_stays_on_the_paper(connections: list[Recorded], ended: float) -> None:
+def test_every_report_can_be_drawn_and_stays_on_the_paper(connections: list[Recorded], ended: float) -> None:
     picture = drawn(record=FaultRecord("cut", ended, WAYS, tuple(connections)))
     assert LEFT <= edge(picture, "begins") <= edge(picture, "ends") <= RIGHT
     for kind in ("answered", "failed"):

@@ -145,7 +145,7 @@ def test_a_fault_is_measured_by_what_it_must_not_cost(
     assert verdict(sample(10, 100), after, promise=promise, kept=kept).verdict is expected
 
 
-def test_a_lookup_that_failed_is_lost_whatever_connections_did() -> None:
+def test_a_failed_lookup_is_a_loss_whether_connections_failed_or_not() -> None:
     before, after = sample(10, 100), sample(20, 190)
     for lost, expected in ((0, FaultVerdict.NONE_FAILED), (1, FaultVerdict.LOST)):
         course = FaultTiming(10.0, 12.0, lost=lost)

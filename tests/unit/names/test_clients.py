@@ -127,7 +127,7 @@ def test_a_name_that_is_nowhere_is_the_first_steps_nxdomain(scene: Scene) -> Non
     assert scene.resolver.asked == ["nothing.example.com."]
 
 
-def test_a_failure_ends_the_walk_and_says_so() -> None:
+def test_a_failure_ends_the_walk_and_is_answered() -> None:
     scene = Scene(["example.com"])
     assert scene.said(f"fail.{SEARCH}") == ["SERVFAIL"]
     assert scene.resolver.asked == ["fail.example.com."]

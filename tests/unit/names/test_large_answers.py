@@ -102,7 +102,7 @@ def test_more_records_than_a_message_can_hold(endpoints: int, ports: int, kind: 
 
 
 @pytest.mark.parametrize("kind", ["A", "SRV"])
-def test_a_truncated_answer_costs_what_is_sent(kind: str) -> None:
+def test_the_cost_of_a_truncated_answer_depends_on_its_size(kind: str) -> None:
     """Only its first query has to go through all endpoints."""
     asked = front(5000, 1)
     asked.reply(query(kind), tcp=False)
@@ -110,7 +110,7 @@ def test_a_truncated_answer_costs_what_is_sent(kind: str) -> None:
     assert least < LONGEST_BLOCK_SECONDS / 10
 
 
-def test_an_error_in_one_answer_is_no_other_clients_trouble(
+def test_an_error_in_one_answer_does_not_affect_other_clients(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = front(1, 1)

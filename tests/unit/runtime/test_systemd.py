@@ -56,7 +56,7 @@ def test_a_life(systemd: Systemd) -> None:
     ]
 
 
-def test_the_same_status_is_said_once(systemd: Systemd) -> None:
+def test_the_same_status_is_sent_once(systemd: Systemd) -> None:
     notifier = systemd.notifier()
     notifier.ready("3 services")
     notifier.status("3 services")
@@ -111,7 +111,7 @@ def test_without_a_watchdog_of_ours_beats_say_nothing(systemd: Systemd, environm
     assert systemd.received() == []
 
 
-def test_without_systemd_nothing_is_said() -> None:
+def test_without_systemd_nothing_is_sent() -> None:
     notifier = SystemdNotifier({"WATCHDOG_USEC": "1000"})
     notifier.ready("3 services")
     notifier.beat()

@@ -44,7 +44,7 @@ class ServiceSeries:
         self._others = 0
 
     def text(self, counts: Iterable[Iterable[tuple[int, bytes]]]) -> bytes:
-        """Returns the text of the series. counts: connections and the name `namespace/service:port`, repeated for each address."""
+        """Returns the text of the series. counts: (connections, `namespace/service:port`) of each address; those of one name are added up."""
         totals: dict[bytes, int] = {}
         for found in counts:
             for connections, name in found:

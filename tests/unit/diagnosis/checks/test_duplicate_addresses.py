@@ -23,7 +23,7 @@ def test_one_host_or_none_for_each_address_is_right(silent: AnsweringHosts) -> N
     ]
 
 
-def test_nothing_is_said_where_hosts_cannot_be_asked() -> None:
+def test_there_is_no_finding_where_hosts_cannot_be_asked() -> None:
     assert found() == []
 
 

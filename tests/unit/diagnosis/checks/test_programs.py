@@ -73,7 +73,7 @@ def test_whose_interface_it_is(link: str, program: str) -> None:
     assert [finding.check for finding in program_findings(Facts(links=(LinkFact(link),)))] == [program]
 
 
-def test_nobody_is_seen_on_a_node_of_its_own() -> None:
+def test_no_other_program_is_found_on_a_clean_node() -> None:
     own = Facts(
         (ChainFact("ip nodeagent", "prerouting"), ChainFact("ip filter", "FORWARD")),
         (LinkFact("eth0"), LinkFact("cni0")),

@@ -103,7 +103,7 @@ def test_a_bridge_may_have_a_setting_of_its_own_and_one_family_may_be_off() -> N
     assert [one.cure for one in reported] == ["modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1"]
 
 
-def test_forwarding_is_nobodys_fault_before_anything_is_programmed() -> None:
+def test_forwarding_is_not_judged_before_anything_is_programmed() -> None:
     facts = Facts(settings=RIGHT | {"ipv4/ip_forward": 0})
     assert next(finding.result for finding in setting_findings(facts)) is Result.NOTE
 
@@ -126,7 +126,7 @@ def test_who_translates_before_us(hook: HookNumber, priority: int, kind: str, ea
     assert not early or f"ip other, chain p translates in {hook.name.lower()} at {priority}" in finding.detail
 
 
-def test_our_own_chains_come_before_nobody() -> None:
+def test_a_table_of_our_own_passes_the_check_of_the_order() -> None:
     facts = Facts((ChainFact("ip nodeagent", "prerouting", ChainHook(HookNumber.PREROUTING, -105, "nat")),))
     assert [finding.result for finding in order_findings(facts)] == [Result.OK]
 

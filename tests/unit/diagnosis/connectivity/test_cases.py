@@ -56,7 +56,7 @@ def test_from_outside_the_local_policy_keeps_to_its_node_and_to_the_source() -> 
     assert in_short(outside) == {("outside", "", "192.0.2.2", "server-2 answers and sees the client's own address")}
 
 
-def test_where_the_local_policy_has_no_endpoint_nobody_answers_and_that_is_asked_last() -> None:
+def test_a_local_policy_without_endpoint_expects_silence_and_is_tried_last() -> None:
     (found,) = cases(stage(), "node port of n2, policy Local, no endpoint there")
 
     assert str(found.expected) == "there is no answer, because no endpoint is on that node"

@@ -55,7 +55,7 @@ def test_where_no_agent_runs_there_is_no_trace() -> None:
     assert len(lines) == 1
 
 
-def test_reasons_are_said_once() -> None:
+def test_reasons_are_printed_once() -> None:
     skipped = tuple(Skipped(row, Column.OUTSIDE, "far") for row in ("one", "two", "two", "three"))
 
     assert list(Report((), (*skipped, Skipped("four", Column.NODE, "no"))).skipped_lines()) == [

@@ -72,11 +72,11 @@ def test_both_families_are_served(port: int, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["tcp", "udp"])
-def test_refused_is_said_in_one_word_and_ends_the_row(kind: str) -> None:
+def test_a_refusal_is_one_word_and_ends_the_row(kind: str) -> None:
     assert ask(kind, free_ports(1)[0], count=5)["answers"] == [{"error": "refused"}]
 
 
-def test_silence_is_said_with_its_seconds() -> None:
+def test_silence_is_reported_with_its_seconds() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         result = ask("udp", silent.getsockname()[1], seconds=0.3)

@@ -363,7 +363,7 @@ def test_zones_and_duplicates_are_reported() -> None:
     assert "hints" not in explained(*objects, zone="zone-c", probes=probes).verdict
 
 
-def test_a_service_that_there_is_not_has_neighbours() -> None:
+def test_a_missing_service_gets_suggestions_of_similar_names() -> None:
     known = [ObjectKey("default", "web"), ObjectKey("shop", "api")]
     assert (
         "no Service default/wbe (did you mean default/web?), because"

@@ -9,7 +9,7 @@ from nodeagent.wire.netlink.nf_tables.expressions import Code, Rule, Unreadable,
 DROP = Verdict(Code.DROP)
 
 
-def test_a_rule_with_something_unknown_is_passed_over_and_said(table: Callable[..., Interpreter]) -> None:
+def test_a_rule_with_an_unknown_part_is_skipped_and_reported(table: Callable[..., Interpreter]) -> None:
     rules: tuple[Rule, ...] = (
         (Unreadable("counter", b""), Unreadable("synproxy", b""), DROP),
         (Unreadable("log", b""),),

@@ -21,7 +21,7 @@ from .test_report import PODS, frontend, node_with, report
         ("ufw-user-input", "prerouting", "change that rule: nft -a list chain ip filter F"),
     ],
 )
-def test_a_firewall_that_has_a_command_is_opened_by_it(chain: str, hook: str, cure: str) -> None:
+def test_the_advice_uses_the_command_of_the_firewall(chain: str, hook: str, cure: str) -> None:
     base = {"name": "F", "hook": hook, "prio": 0, "type": "filter", "policy": "drop"}
     guard = read_table("ip filter", [{"chain": base}, {"chain": {"name": chain}}], {}, {})
     reported = report(node_with(frontend(Route(PODS[:1])), others=(guard,))).verdict

@@ -214,7 +214,7 @@ def test_rules_that_cannot_be_evaluated_are_skipped_and_named(traveller: Make, c
     assert "cannot be evaluated: -" in decision.text
 
 
-def test_an_unknown_target_is_said_and_one_that_decides_nothing_is_not(traveller: Make) -> None:
+def test_an_unknown_target_is_reported_unless_it_decides_nothing(traveller: Make) -> None:
     packet = traveller()
     assert passed(read('-A FORWARD -j LOG --log-prefix "-j DROP"', "-A FORWARD -j SYNPROXY"), packet) is Code.ACCEPT
     assert ["-j SYNPROXY" in decision.text for decision in packet.decisions] == [True]

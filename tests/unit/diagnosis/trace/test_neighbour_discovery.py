@@ -80,7 +80,7 @@ def test_a_rule_against_it_is_found() -> None:
 
 
 @pytest.mark.parametrize("between", [Between.HERE, Between.BRIDGED], ids=["routed", "past the rules"])
-def test_where_the_rules_do_not_see_it_nothing_is_said(between: Between) -> None:
+def test_there_is_no_finding_where_rules_do_not_see_neighbour_discovery(between: Between) -> None:
     assert verdict(closed("inet guard"), between) == ""
 
 

@@ -50,5 +50,5 @@ def test_text_that_is_not_a_time_is_refused(field: str, given: str) -> None:
 
 
 @pytest.mark.parametrize("stored", ["2026-99-99T99:99:99Z", "2026", "never"])
-def test_a_list_is_shown_whatever_time_was_stored_in_it(stored: str) -> None:
+def test_a_list_is_shown_with_any_stored_time(stored: str) -> None:
     assert age(stored, 0.0) == "<unknown>"

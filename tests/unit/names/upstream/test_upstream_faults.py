@@ -197,7 +197,7 @@ def test_a_server_that_never_answered_well_is_named_after_three_domains() -> Non
     play(script, scenario)
 
 
-def test_the_servers_of_a_zone_that_all_fail_are_said_of_that_zone() -> None:
+def test_failed_servers_of_a_zone_are_reported_with_that_zone() -> None:
     script = Script(one=WELL, two=WELL)
 
     async def scenario(scene: Scene) -> None:

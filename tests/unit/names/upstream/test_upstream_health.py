@@ -195,7 +195,7 @@ def test_a_probe_of_another_agent_is_passed_on() -> None:
 
 
 def test_a_loop_does_not_multiply_questions() -> None:
-    """What comes back joins the question that it is."""
+    """A query that comes back to us waits for the same answer as the first one."""
     script = Script()
 
     async def scenario(scene: Scene) -> None:

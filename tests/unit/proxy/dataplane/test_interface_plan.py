@@ -156,7 +156,7 @@ def test_ipv4_routes_are_never_left_without_an_ipv4_address_that_was_there(
 
 
 @given(SOME_VIPS, PRESENT, LIMITS, SOURCES)
-def test_exactly_the_ipv4_ones_have_a_route_over_lo_besides_and_all_have_the_source(
+def test_only_ipv4_addresses_also_have_a_route_over_lo_and_all_have_the_source(
     desired: frozenset[str], present: Present, limit: int, sources: dict[Family, str]
 ) -> None:
     limits = dict.fromkeys(Family, limit)

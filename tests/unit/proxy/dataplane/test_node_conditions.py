@@ -59,7 +59,7 @@ def test_a_problem_goes_when_it_is_gone() -> None:
     assert said == [["ConnectionTableFull"], []]
 
 
-def test_a_setting_that_somebody_changes_and_puts_right(tmp_path: Path) -> None:
+def test_a_setting_that_is_changed_and_corrected(tmp_path: Path) -> None:
     wanted, file = Sysctl("proc/sys/a/b", 1, "it works"), tmp_path / "proc/sys/a/b"
     assert still_missed(wanted, None, root=tmp_path) is None
     file.parent.mkdir(parents=True)

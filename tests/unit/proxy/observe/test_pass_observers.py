@@ -42,7 +42,7 @@ class Clumsy:
         raise RuntimeError("a bug")
 
 
-def test_ready_is_said_once_after_the_first_pass_that_programmed_a_family() -> None:
+def test_readiness_is_reported_once_after_the_first_pass_that_programmed_a_family() -> None:
     observer = RecordingObserver()
     for report in (FAILS, WORKS, WORKS):
         observer.observers.passed(report)

@@ -18,7 +18,7 @@ class Heard:
         self.changes.append(changes)
 
 
-def test_a_source_replaces_what_it_said() -> None:
+def test_a_source_replaces_its_earlier_problems() -> None:
     heard = Heard()
     board = ProblemBoard([heard])
     board.replace("one", [A])

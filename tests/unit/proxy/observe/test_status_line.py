@@ -64,7 +64,7 @@ def test_failing_families_and_problems_are_shown() -> None:
     assert shown == "0 services, 0 endpoints on node-a (IPv4); programming IPv6 fails, retrying; 2 problems"
 
 
-def test_nothing_programmed_is_said() -> None:
+def test_the_line_says_that_nothing_is_programmed() -> None:
     shown = StatusLine("node-a").after_pass(report({}, 0, {Family.IPV4: TableReport(error="no")}), 1)
     assert (
         shown == "0 services, 0 endpoints on node-a (nothing programmed); programming IPv4 fails, retrying; 1 problem"

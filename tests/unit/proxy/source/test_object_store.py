@@ -197,7 +197,7 @@ def test_same_names_in_two_namespaces_do_not_meet(store: ClusterStore) -> None:
     assert names_of(store, ObjectKey("other", "web")) == ["web-a"]
 
 
-def test_synced_is_said_once_after_both_lists_whatever_else_arrives(recorder: Recorder) -> None:
+def test_synced_is_reported_once_after_both_lists(recorder: Recorder) -> None:
     store = ClusterStore(recorder)
     store.replace(Node, [node("z1")])
     store.put(endpoint_slice("web-a", "web"))

@@ -243,7 +243,7 @@ def test_a_server_that_will_not_stream_is_asked_for_pages_from_then_on(refusal: 
         pytest.param(UnauthorizedError(401, ""), id="401"),
     ],
 )
-def test_trouble_of_the_moment_says_nothing_about_streaming(trouble: KubeError) -> None:
+def test_a_temporary_error_does_not_rule_out_streaming(trouble: KubeError) -> None:
     protocol = machine(streaming=True)
     for _ in range(10):
         assert asked(protocol)["sendInitialEvents"] == "true"

@@ -112,7 +112,7 @@ def test_38_to_41_every_way_to_reach_a_service_port_is_a_frontend(service: Servi
     ],
 )
 @pytest.mark.parametrize("kind", ["LoadBalancer", "ClusterIP"])
-def test_a_load_balancer_address_is_captured_by_its_mode_whatever_the_type(
+def test_a_load_balancer_address_is_captured_by_its_mode_with_any_type(
     entry: dict[str, str], captured: bool, kind: str, service: ServiceBuilder, context: Context
 ) -> None:
     found = translate_service(service(type=kind, ingress=[entry]), [], context)

@@ -64,7 +64,7 @@ def test_other_lines_are_not_left_out(other: dict[str, object]) -> None:
     assert len(log.lines) == LINES + 1
 
 
-def test_exceptions_are_one_kind_whatever_they_are_about() -> None:
+def test_exceptions_are_one_kind_of_line_with_any_message() -> None:
     log = Log()
     for number in range(LINES + 5):
         log.say("query for %s broke", f"a{number}.example.", error=ValueError())
@@ -78,7 +78,7 @@ def test_lines_about_success_are_always_written() -> None:
     assert len(log.lines) == 3 * LINES
 
 
-def test_a_slow_row_is_said_whole() -> None:
+def test_lines_at_a_slow_pace_are_all_written() -> None:
     log = Log()
     for _ in range(3 * LINES):
         log.say("cannot look at table %s", "IPv4")

@@ -175,7 +175,7 @@ def test_a_flood_of_one_port_leaves_those_of_another() -> None:
     assert not close
 
 
-def test_a_user_has_a_bound_whatever_the_addresses_are() -> None:
+def test_a_user_has_one_bound_for_all_addresses() -> None:
     door = Door(ConnectionLimits(total=8, per_user=2))
     for key in range(4):
         door.enter(key, f"192.0.2.{key}")

@@ -47,7 +47,7 @@ def program(family: Family, options: ProgramOptions) -> Program:
 @FAMILIES
 @pytest.mark.parametrize("options", DETECTIONS)
 class TestEveryProgram:
-    def test_whatever_leads_somewhere_leads_to_a_chain(self, family: Family, options: ProgramOptions) -> None:
+    def test_every_jump_leads_to_an_existing_chain(self, family: Family, options: ProgramOptions) -> None:
         made = program(family, options)
         names = [chain.name for chain in made.chains]
         targets = {e.chain for c in made.chains for r in c.rules for e in r if isinstance(e, Verdict) and e.chain}

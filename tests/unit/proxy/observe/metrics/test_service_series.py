@@ -68,7 +68,7 @@ def test_the_sum_of_the_others_never_goes_back(reader: Reader) -> None:
     assert sums == [9, 11, 11, 12, 15, 15]
 
 
-def test_with_room_for_none_all_is_one_sum(reader: Reader) -> None:
+def test_without_room_for_series_there_is_one_sum(reader: Reader) -> None:
     text = ServiceSeries(0).text(counts(a=9, b=4))
     assert shown(reader, text) == {}
     assert others(reader, text) == 13

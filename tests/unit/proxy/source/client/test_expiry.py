@@ -31,7 +31,7 @@ def token(claims: object) -> str:
     )
 
 
-def test_a_token_ends_when_it_says_so() -> None:
+def test_a_token_expires_at_the_time_it_names() -> None:
     ended = Credential(token({"exp": NOW.timestamp() - 1}))
     assert token_end(ended.authorization or "") == NOW - timedelta(seconds=1)
     assert expired(ended, NOW) == "its token expired at 2026-01-02T03:04:04Z"
@@ -56,7 +56,7 @@ def test_a_text_that_is_not_a_token_has_no_expiry(authorization: str) -> None:
     assert expired(Credential(authorization or None), NOW) == ""
 
 
-def test_a_certificate_ends_when_it_says_so(tmp_path: Path) -> None:
+def test_a_certificate_expires_at_the_time_it_names(tmp_path: Path) -> None:
     make_authority(tmp_path, days=30)
     pem = certificate(tmp_path, "ca").read_bytes()
     end = certificate_end(b"what others write before it\n" + pem)

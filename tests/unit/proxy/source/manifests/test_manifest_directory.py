@@ -180,7 +180,7 @@ class TestLastGood:
             "it has more than 64 MiB; the previous version of the file stays in effect",
         )
 
-    def test_something_that_is_no_file(self, tmp_path: Path) -> None:
+    def test_a_path_that_is_not_a_file(self, tmp_path: Path) -> None:
         write(tmp_path / "b.yaml", service("api"))
         os.mkfifo(tmp_path / "a.yaml")
         reading = ManifestDirectory(tmp_path, "node-a").read()
