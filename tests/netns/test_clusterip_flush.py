@@ -131,7 +131,7 @@ def test_changes_to_other_tables_cost_nothing(
 def test_many_changes_of_others_end_nothing_and_cost_no_connection(
     served: Cluster, agent: AgentProcess, patient_loads: list[Loading]
 ) -> None:
-    """Before any damage: a connection that the daemon answered then would lead one from the same port to it again."""
+    """This test comes before the damage: otherwise a connection that the daemon answered would lead the next one from that port to it."""
     printed = len(agent.lines)
     loop = "for number in $(seq 100); do nft 'add table inet theirs; delete table inet theirs' & sleep 0.02; done; wait"
     served.world.run(NODE, ["bash", "-c", loop])

@@ -221,7 +221,7 @@ def test_describe_and_wait_in_the_recent_ways(recent_kubectl: Any) -> None:
     assert "condition met" in said
 
 
-def test_create_a_token_and_use_it(recent_kubectl: Any) -> None:
+def test_a_created_token_can_be_used(recent_kubectl: Any) -> None:
     recent_kubectl("create", "serviceaccount", "guest")
     token = recent_kubectl("create", "token", "guest", "--duration=20m").strip()
     assert "kubernetes" in recent_kubectl("get", "services", "-A", f"--token={token}")

@@ -75,7 +75,7 @@ def test_a_node_that_is_known_by_none_has_the_address_with_which_it_reaches_othe
     assert sources(namespace) == shown((other[0], other[1]))
 
 
-def test_without_an_address_the_cluster_ip_is_the_source_as_it_was(namespace: Namespace) -> None:
+def test_without_a_node_address_the_cluster_ip_stays_the_source(namespace: Namespace) -> None:
     interface = ServiceInterface(address_limits=FEW)
     sync(namespace, interface, FIRST)
     assert "src" not in namespace.shell(

@@ -209,7 +209,7 @@ def test_a_client_that_says_nothing_is_hung_up_on() -> None:
     asyncio.run(scenario())
 
 
-def test_a_client_that_has_asked_may_stay() -> None:
+def test_a_client_that_made_a_request_may_stay() -> None:
     async def scenario() -> None:
         listeners = HttpListeners(lambda _: GREETING, request_seconds=0.05)
         port = await listening(listeners)

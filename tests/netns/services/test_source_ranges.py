@@ -146,7 +146,7 @@ def test_a_node_that_holds_the_address_and_sends_from_it_is_judged_by_its_own(
 
 @PROTOCOLS
 @FAMILIES
-def test_without_endpoints_the_admitted_are_refused_and_the_others_hear_nothing(
+def test_without_endpoints_allowed_clients_are_refused_and_others_dropped(
     with_ranges: Callable[[Ranges], ServingNode], family: Family, protocol: Protocol
 ) -> None:
     served = with_ranges(())

@@ -35,18 +35,18 @@ def test_a_token_is_read_by_its_maker_until_it_expires() -> None:
     assert (claims(token)["sub"], claims(token)["iss"]) == ("system:serviceaccount:default:alice", ISSUER)
 
 
-def test_a_token_of_another_maker_or_for_another_reader_is_nobodys() -> None:
+def test_a_token_of_another_issuer_or_for_another_audience_is_refused() -> None:
     assert tokens(key=b"x" * 32).read(tokens().issue(ALICE, [ISSUER], 600)[0]) is None
     assert tokens().read(tokens().issue(ALICE, ["vault"], 600)[0]) is None
 
 
 @given(st.text(max_size=40) | st.lists(st.text(max_size=8), min_size=3, max_size=3).map(".".join))
-def test_any_text_is_nobodys_token(text: str) -> None:
+def test_any_other_text_is_not_a_token(text: str) -> None:
     assert tokens().read(text) is None
 
 
 @given(st.integers(0, 300), st.sampled_from("Aa0-"))
-def test_a_token_that_was_tampered_with_is_nobodys(position: int, letter: str) -> None:
+def test_a_changed_token_is_refused(position: int, letter: str) -> None:
     token, _ = tokens().issue(ALICE, [ISSUER], 600)
     position %= len(token) - 1
     changed = token[:position] + letter + token[position + 1 :]
@@ -64,19 +64,19 @@ def test_a_token_made_by_hand_with_the_key_is_read() -> None:
 
 
 @pytest.mark.parametrize("missing", ["aud", "exp", "iss", "sub", "kubernetes.io"])
-def test_a_token_that_leaves_something_out_is_nobodys(missing: str) -> None:
+def test_an_incomplete_token_is_refused(missing: str) -> None:
     said = claims(tokens().issue(ALICE, [ISSUER], 600)[0])
     assert tokens().read(jwt.encode(said, KEY, algorithm="HS256")) == ALICE
     del said[missing]
     assert tokens().read(jwt.encode(said, KEY, algorithm="HS256")) is None
 
 
-def test_another_algorithm_with_the_same_key_is_nobodys() -> None:
+def test_a_token_with_another_algorithm_is_refused() -> None:
     said = claims(tokens().issue(ALICE, [ISSUER], 600)[0])
     assert tokens(key=KEY * 2).read(jwt.encode(said, KEY * 2, algorithm="HS512")) is None
 
 
-def test_a_token_without_a_signature_is_nobodys() -> None:
+def test_a_token_without_a_signature_is_refused() -> None:
     body = tokens().issue(ALICE, [ISSUER], 600)[0].split(".")[1]
     header = base64.urlsafe_b64encode(b'{"alg":"none","typ":"JWT"}').rstrip(b"=").decode()
     assert tokens().read(f"{header}.{body}.") is None

@@ -85,7 +85,7 @@ def test_any_change_that_replaces_a_revision_can_prove_a_transaction() -> None:
 @pytest.mark.parametrize(
     ("expected", "once"), [([0], False), ([None], False), ([0, None], False), ([5], True), ([0, 5], True)]
 )
-def test_only_what_replaces_a_revision_is_carried_out_once(expected: list[int | None], once: bool) -> None:
+def test_only_writes_that_replace_a_revision_take_effect_once(expected: list[int | None], once: bool) -> None:
     changes = [put(f"n{number}", one) for number, one in enumerate(expected)]
     assert transaction(LAYOUT, changes).is_carried_out_once is once
 

@@ -207,8 +207,8 @@ def test_work_grows_no_faster_than_the_body(work: Callable[[], object]) -> None:
         work()
 
 
-def test_a_merge_key_that_is_long_is_looked_at_once() -> None:
-    """Otherwise each item is compared with each by encoding it again: 1.5 s in which nobody's large write went on."""
+def test_a_long_merge_key_is_encoded_once() -> None:
+    """Otherwise each item is encoded again for each comparison: 1.5 s in which every large write of others waited."""
     shape = endpointslice.SHAPES["EndpointSlice"]
     long = [{"uid": f"{'x' * 100_000}{number}"} for number in range(14)]
     old = {"metadata": {"ownerReferences": [*({"uid": f"a{n}"} for n in range(5000)), *long]}}

@@ -98,7 +98,7 @@ def test_a_service_that_is_fine(spec: Any) -> None:
         ),
     ],
 )
-def test_a_service_that_is_not(spec: Any, expected: list[str]) -> None:
+def test_an_invalid_service(spec: Any, expected: list[str]) -> None:
     assert fields(service_errors(spec)) == expected
 
 

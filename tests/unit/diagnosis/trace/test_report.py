@@ -75,7 +75,7 @@ def test_a_service_without_endpoints_is_named() -> None:
     assert not reported.arrives
 
 
-def test_a_port_that_a_cluster_ip_has_not() -> None:
+def test_a_port_that_a_cluster_ip_does_not_have() -> None:
     node = node_with(frontend(Route(PODS)))
     reported = report(node, port=81).verdict
     assert "is a ClusterIP that serves nothing at 10.96.0.10:81/TCP; use a port it has: 80/TCP" in reported

@@ -217,7 +217,7 @@ PORTS = st.builds(
 
 @given(st.lists(PORTS, max_size=12))
 def test_only_the_last_word_about_each_service_port_counts(history: list[UdpPort]) -> None:
-    """However the ports got there, who serves a place is decided by where they ended."""
+    """Only the last state of the ports decides who serves a place, not the order of changes."""
     one_by_one, last_only = UdpLedger(), UdpLedger()
     for noted in history:
         one_by_one.note(noted)

@@ -155,7 +155,9 @@ def test_only_services_that_share_an_address_look_again(service: ServiceBuilder,
     assert services.put(service("b", clusterIP="10.96.0.2", created=OLD)) == {"a"}
 
 
-def test_66_flows_to_a_lost_address_are_the_winners_to_judge(service: ServiceBuilder, context: Context) -> None:
+def test_66_flows_to_a_lost_address_are_judged_by_the_service_that_has_it(
+    service: ServiceBuilder, context: Context
+) -> None:
     udp = [{"port": 53, "protocol": "UDP", "nodePort": 30053}]
     services = Services(
         context,

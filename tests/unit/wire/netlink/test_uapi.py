@@ -117,7 +117,7 @@ def test_every_file_of_numbers_is_checked() -> None:
     assert {path.stem for path in directory.glob("*.py")} - {"__init__"} == set(FILES)
 
 
-def test_headers_are_read_as_c_means_them() -> None:
+def test_headers_are_read_as_by_c() -> None:
     text = """
     #define FIRST 0x10 /* a comment */
     #define SHIFTED (1U << \\

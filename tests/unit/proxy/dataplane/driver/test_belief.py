@@ -80,7 +80,7 @@ def test_a_table_as_believed_is_undisturbed(*, counted: bool) -> None:
 
 
 @COUNTED
-def test_an_element_less_is_noticed(*, counted: bool) -> None:
+def test_a_missing_element_is_noticed(*, counted: bool) -> None:
     outline = in_kernel(empty_image(schema.DATA_SETS), counted=counted)
 
     assert kind_of(outline) == "elements"

@@ -81,7 +81,7 @@ def credential_of(access: ClusterAccess) -> Credential:
         ),
     ],
 )
-def test_who_we_are(directory: Path, user: dict[str, str], credential: Credential) -> None:
+def test_the_credentials_of_the_kubeconfig(directory: Path, user: dict[str, str], credential: Credential) -> None:
     assert credential_of(load(directory, document(user))) == credential
 
 

@@ -31,7 +31,7 @@ def test_a_client_leaves_only_the_server_in_use() -> None:
     assert servers.current == B
 
 
-def test_one_alone_is_never_left() -> None:
+def test_a_single_server_is_never_left() -> None:
     servers = Servers((A, A), random.random)
     assert not servers.leave(A)
     assert (servers.are_several, servers.current) == (False, A)
