@@ -8,7 +8,7 @@ from nodeagent.cli.migration.found import AGENT, ClusterState
 from nodeagent.cli.migration.kubectl import KubectlFailed
 from nodeagent.cli.migration.manifests import CLEANING_LABEL, cleaning_pod
 from nodeagent.cli.migration.node_check import NodeFailed, has_rules_of_kube_proxy
-from nodeagent.cli.migration.placement import come_back, is_taken_out, leaves_single_nodes
+from nodeagent.cli.migration.placement import is_taken_out, leaves_single_nodes, restore_everywhere
 from nodeagent.cli.migration.reading import read_image
 from nodeagent.cli.migration.steps import has_agent, has_kube_proxy, without_kube_proxy
 from nodeagent.cli.migration.work import ManagedCluster, TakeoverStopped, clean_node
@@ -26,7 +26,7 @@ def take_back(cluster: ManagedCluster) -> None:
         _bring_kube_proxy_back(cluster, found)
         _remove_agents(cluster)
     elif is_taken_out(found.kube_proxy) or leaves_single_nodes(found.kube_proxy):
-        cluster.place_kube_proxy(come_back(found.kube_proxy), "is placed as before")
+        cluster.place_kube_proxy(restore_everywhere(found.kube_proxy), "is placed as before")
         cluster.until("kube-proxy runs on every node", without_kube_proxy)
     _clean_up_after_us(cluster)
 
@@ -38,7 +38,7 @@ def _bring_kube_proxy_back(cluster: ManagedCluster, found: ClusterState) -> None
     cluster.until_each("removing kube-proxy's old rules", partial(clean_node, cluster), stale)
     assert found.kube_proxy is not None
     if is_taken_out(found.kube_proxy) or leaves_single_nodes(found.kube_proxy):
-        cluster.place_kube_proxy(come_back(found.kube_proxy), "is placed as before")
+        cluster.place_kube_proxy(restore_everywhere(found.kube_proxy), "is placed as before")
     for node in found.nodes:
         if node.rules_removed or node.name in stale:
             cluster.annotate(node.name, None)

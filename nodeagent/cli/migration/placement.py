@@ -33,7 +33,7 @@ def leave_all_nodes(kube_proxy: DaemonSet) -> Document:
     return _patch({TAKEN_OUT: "taken-out"}, _affinity_before(kube_proxy))
 
 
-def come_back(kube_proxy: DaemonSet) -> Document:
+def restore_everywhere(kube_proxy: DaemonSet) -> Document:
     """Places kube-proxy as before the first step."""
     return _patch({TAKEN_OUT: None}, _affinity_before(kube_proxy))
 

@@ -84,7 +84,9 @@ class Deployment:
         return await delete_and_wait(self._cluster, self._plan.namespace, seconds)
 
     async def _create_pods(self) -> None:
-        await self._cluster.create(f"{self._path}/configmaps", objects.program(inspect.getsource(pod_program)))
+        await self._cluster.create(
+            f"{self._path}/configmaps", objects.program_config_map(inspect.getsource(pod_program))
+        )
         path = f"/apis/apps/v1/namespaces/{self._plan.namespace}/daemonsets"
         for role in objects.ROLES:
             try:

@@ -35,7 +35,7 @@ def namespace(name: str) -> Document:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
-def program(source: str) -> Document:
+def program_config_map(source: str) -> Document:
     """Returns a ConfigMap with the program of the pods, for any image with Python."""
     data = {"pod_program.py": source}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(PROGRAM), "data": data}

@@ -163,7 +163,7 @@ class Admission:
         if not found.requests:
             self._idle[key] = found
 
-    def unfinished(self, key: Hashable, size_bytes: int) -> None:
+    def note_unfinished(self, key: Hashable, size_bytes: int) -> None:
         """Sets the bytes received of an incomplete head (0: it is complete). Closes the connections with most if there are too many in
         all."""
         found = self._all.get(key)

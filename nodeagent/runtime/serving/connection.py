@@ -143,7 +143,7 @@ class BoundedConnection(RequestHandler):
     def _set_head_bytes(self, size_bytes: int) -> None:
         if size_bytes != self._head_bytes:
             self._head_bytes = size_bytes
-            self._admission.unfinished(self._key, size_bytes)
+            self._admission.note_unfinished(self._key, size_bytes)
 
     def _refuse(self) -> None:
         """Closes the connection; with 431 if no answer to an earlier request is in progress."""

@@ -57,7 +57,8 @@ class Standby:
         self.present = self._standby.header() is not None
 
     def serve(self, fill: Fill, valid: ValidEndpoints) -> None:
-        """Steps 1 to 3. Does nothing if our table has no hooks: then nothing is served, or a standby table serves already."""
+        """Makes the standby table serve in place of ours: steps 1 to 3 above. Does nothing if our table has no hooks: then nothing is
+        served, or a standby table serves already."""
         hooks = self._served.base_chains()
         if not hooks:
             return
@@ -75,7 +76,7 @@ class Standby:
         return {**_valid(self._served, valid), **standby}
 
     def retire(self, valid: ValidEndpoints) -> Counts:
-        """Steps 6 and 7. Copies what clients learned into our table. Returns how many connections the standby counted."""
+        """Makes our table serve alone: steps 6 and 7. Copies what clients learned into our table. Returns how many connections the standby counted."""
         self._unhook(self._standby, schema.STANDBY_TABLE)
         counts = self._standby.counts()
         self._hand_over(_valid(self._standby, valid), valid)

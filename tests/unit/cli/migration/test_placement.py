@@ -6,11 +6,11 @@ import pytest
 
 from nodeagent.cli.migration.found import DaemonSet
 from nodeagent.cli.migration.placement import (
-    come_back,
     is_taken_out,
     leave_all_nodes,
     leave_single_nodes,
     leaves_single_nodes,
+    restore_everywhere,
 )
 from tests.unit.cli.migration.cluster import NOT_ALONE, required
 
@@ -58,7 +58,7 @@ def test_every_way_out_and_back_ends_where_it_began(spec: dict[str, Any]) -> Non
     assert is_taken_out(daemonset(out))
     assert not leaves_single_nodes(daemonset(out))
     for state in (single, out, patched(spec, leave_all_nodes(daemonset(spec)))):
-        back = patched(state, come_back(daemonset(state)))
+        back = patched(state, restore_everywhere(daemonset(state)))
         back = {key: value for key, value in back.items() if value != {}}
         assert back == spec
 

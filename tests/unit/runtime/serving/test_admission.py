@@ -201,10 +201,10 @@ def test_of_unfinished_heads_the_largest_goes_when_they_are_too_much() -> None:
     door = Door(ConnectionLimits(unfinished_bytes=100))
     for key, size in enumerate((10, 60, 30)):
         door.enter(key, f"192.0.2.{key}")
-        door.admission.unfinished(key, size)
+        door.admission.note_unfinished(key, size)
     assert (door.closed, door.admission.unfinished_bytes) == ([], 100)
-    door.admission.unfinished(0, 11)
+    door.admission.note_unfinished(0, 11)
     assert (door.closed, door.admission.unfinished_bytes) == ([1], 41)
-    door.admission.unfinished(0, 0)
+    door.admission.note_unfinished(0, 0)
     door.admission.leave(2)
     assert door.admission.unfinished_bytes == 0
