@@ -1,7 +1,7 @@
 """`nodeagent plan`: what a directory of manifests would change on this node."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import click
@@ -15,6 +15,8 @@ from nodeagent.cli.node_view import Access, NodeView
 from nodeagent.cli.rows import output_option, print_document
 from nodeagent.diagnosis.explain.change import ServiceChange, changes_between
 from nodeagent.model.addresses import Family
+from nodeagent.model.frontend import NodeState, ServiceState
+from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.model.text import printable
 from nodeagent.proxy.dataplane.image.desired import DesiredImage
@@ -95,10 +97,12 @@ def _must_be_readable(manifests: str) -> None:
 
 def plan(before: NodeView, after: NodeView) -> Plan:
     """Returns the changes from `before` to `after`."""
-    services = changes_between(before.states, after.states)
+    keys = before.states.keys() | after.states.keys()
+    changed = {key: after.states.get(key) for key in sorted(keys) if before.states.get(key) != after.states.get(key)}
+    services = changes_between(_only(changed, before.states), _only(changed, after.states))
     come = go = change = 0
-    for family in after.families:
-        for have, want in _changed_elements(before, after, family):
+    for family in after.families if changed or before.node != after.node else ():
+        for have, want in _changed_elements(before, changed, after.node, family):
             come, go, change = (
                 come + (have is None),
                 go + (want is None),
@@ -115,19 +119,23 @@ def plan(before: NodeView, after: NodeView) -> Plan:
     return Plan(verdict, before.origin, services, Elements(come, go, change), after.problems)
 
 
-def _changed_elements(before: NodeView, after: NodeView, family: Family) -> Iterator[tuple[bytes | None, bytes | None]]:
+def _only(keys: Iterable[ObjectKey], states: Mapping[ObjectKey, ServiceState]) -> dict[ObjectKey, ServiceState]:
+    return {key: states[key] for key in keys if key in states}
+
+
+def _changed_elements(
+    before: NodeView, changed: Mapping[ObjectKey, ServiceState | None], node: NodeState, family: Family
+) -> Iterator[tuple[bytes | None, bytes | None]]:
     """Yields the value before and after of each element that differs. Renders the Services that change a second time, as an agent
-    does."""
+    does. changed: their states after (None: the Service is gone). node: after."""
     desired = DesiredImage(family)
     desired.update(before.states, empty_image(DATA_SETS))
     desired.set_node(before.node)
-    desired.take_dirty()
-    old = {name: dict(elements) for name, elements in desired.image.items()}
-    keys = before.states.keys() | after.states.keys()
-    changed = sorted(key for key in keys if before.states.get(key) != after.states.get(key))
-    desired.update({key: after.states.get(key) for key in changed}, old)
-    desired.set_node(after.node)
-    for name, touched in desired.take_dirty().items():
+    desired.settle()
+    old = desired.programmed
+    desired.update(changed, old)
+    desired.set_node(node)
+    for name, touched in desired.dirty.items():
         for key in touched:
             have, want = old[name].get(key), desired.image[name].get(key)
             if have != want:
