@@ -1,6 +1,6 @@
 """Returns the view of the node for commands: from its agent, or without an agent from the source of the objects.
 
-The modules that read a source are imported on demand, because they load an API client and the whole configuration.
+The modules that read a source are imported on demand, because they load the whole configuration.
 """
 
 from dataclasses import replace
@@ -34,7 +34,7 @@ def look_at_node(
     """
     collect_rarely()  # all objects of a cluster have no cycles, and a command ends soon
     if access.names_source:
-        from nodeagent.cli.source_view import configured, view_of_source  # noqa: PLC0415 - loads a client of the API
+        from nodeagent.cli.source_view import configured, view_of_source  # noqa: PLC0415 - loads the configuration
 
         return replace(view_of_source(configured(access), "", like, only), agent_runs=_answers(access))
     try:

@@ -3,14 +3,14 @@
 The objects are read from a directory of manifests or an API server, and translated here as an agent would.
 """
 
-import asyncio
 import os
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from nodeagent.cli.config_options import ConfigRejected
-from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.cli.exit_codes import UNUSABLE, Failure
+from nodeagent.cli.named_node import is_named, no_such_node
 from nodeagent.cli.node_view import Access, LeftOut, NodeView, left_out_by
 from nodeagent.config.agent_config import AgentConfig
 from nodeagent.config.config_problems import ConfigError
@@ -19,26 +19,18 @@ from nodeagent.daemon import part_options
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR, service_of
 from nodeagent.model.problem import Problem
-from nodeagent.model.text import did_you_mean
 from nodeagent.model.unwatched import UnwatchedService
 from nodeagent.proxy.dataplane.families import choose_families
 from nodeagent.proxy.dataplane.nearby_addresses import in_use_here
-from nodeagent.proxy.source.client.api_client import ApiClient
-from nodeagent.proxy.source.client.api_errors import OperatorError
 from nodeagent.proxy.source.configured_ranges import WithConfiguredCidrs
-from nodeagent.proxy.source.missing_node import NAMES_SHOWN, node_names
-from nodeagent.proxy.source.object_source import source_of
 from nodeagent.proxy.source.object_store import ChangeListener, ClusterStore
-from nodeagent.proxy.source.unwatched_service import ask_api_server
 from nodeagent.proxy.translate.node_ports import has_node_port, relevant_problems
 from nodeagent.proxy.translate.node_state import node_context, node_state
 from nodeagent.proxy.translate.translator import Translator
+from nodeagent.runtime.imports import import_all
 
 if TYPE_CHECKING:
     from nodeagent.proxy.source.manifests.manifest_world import World
-
-LIST_SECONDS = 30.0
-"""Time limit for the lists of an API server."""
 
 
 def configured(access: Access) -> AgentConfig:
@@ -132,8 +124,8 @@ def _manifests(config: AgentConfig) -> tuple[ClusterStore, tuple[Problem, ...], 
         reading = ManifestDirectory(root, config.node.name).read()
     except OSError as error:
         raise Failure(f"manifest directory {root}: {error.strerror or error}", UNUSABLE) from error
-    if _is_named(config) and not reading.world.nodes and reading.world.other_nodes:
-        raise _no_such_node(config, reading.world.other_nodes)
+    if is_named(config) and not reading.world.nodes and reading.world.other_nodes:
+        raise no_such_node(config, reading.world.other_nodes)
     store = _store_of(reading.world)
     left_out = {
         key: (service, [one for one in reading.world.slices.values() if service_of(one) == key])
@@ -143,66 +135,12 @@ def _manifests(config: AgentConfig) -> tuple[ClusterStore, tuple[Problem, ...], 
     return store, (*reading.problems, *reading.world.problems), left_out
 
 
-class _FirstLists(ChangeListener):
-    """Sets `event` when everything has been listed once."""
-
-    def __init__(self) -> None:
-        self.event = asyncio.Event()
-
-    def all_listed(self) -> None:
-        self.event.set()
-
-
 def _api_server(
     config: AgentConfig, only: ObjectKey | None
 ) -> tuple[ClusterStore, tuple[Problem, ...], UnwatchedService | None]:
     """Lists the objects of an API server. Raises Failure."""
-    try:
-        store, unwatched = asyncio.run(_list_once(config, only))
-    except OperatorError as error:
-        raise Failure(str(error), UNUSABLE) from error
+    import_all(["nodeagent.cli.api_lists"])  # loads a client of the API
+    from nodeagent.cli.api_lists import list_api_server  # noqa: PLC0415 - as above
+
+    store, unwatched = list_api_server(config, only)
     return store, store.problems, unwatched
-
-
-async def _list_once(config: AgentConfig, only: ObjectKey | None) -> tuple[ClusterStore, UnwatchedService | None]:
-    """Returns a store with one full list of everything, and the server's answer about `only` if the lists lack it. Raises
-    OperatorError, and Failure if it takes too long."""
-    listed = _FirstLists()
-    store = ClusterStore(listed)
-    client = ApiClient(part_options.cluster_access(config, os.environ))
-    async with client:
-        source = source_of(
-            client, None, store, node_name=config.node.name, endpoints_api=config.source.endpoints_api.value
-        )
-        feeding = asyncio.create_task(source.run(), name="source")
-        waiting = asyncio.create_task(listed.event.wait(), name="first lists")
-        await asyncio.wait({feeding, waiting}, timeout=LIST_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        done = waiting.done()
-        for task in (feeding, waiting):
-            task.cancel()
-        results = await asyncio.gather(feeding, waiting, return_exceptions=True)
-        unwatched = None
-        if done and _is_named(config) and store.node is None and (nodes := await node_names(client)):
-            raise _no_such_node(config, nodes)
-        if done and only is not None and only not in store.services:
-            unwatched = await ask_api_server(client, only)
-    if isinstance(results[0], OperatorError):
-        raise results[0]
-    if not done:
-        why = "; ".join(problem.detail for problem in store.problems[:2])
-        raise Failure(f"the API server did not list {', '.join(store.awaited)} in {LIST_SECONDS:g} s: {why}", FAILED)
-    return store, unwatched
-
-
-def _is_named(config: AgentConfig) -> bool:
-    """Returns whether the node was named explicitly: the default is the name of this host."""
-    return config.node.name != socket.gethostname().lower()
-
-
-def _no_such_node(config: AgentConfig, nodes: Sequence[str]) -> Failure:
-    name = config.node.name
-    more = ", …" if len(nodes) > NAMES_SHOWN else ""
-    listed = did_you_mean(name, nodes) or f"; there are: {', '.join(nodes[:NAMES_SHOWN])}{more}"
-    return Failure(
-        f"{part_options.describe_source(config)}: there is no Node {name}{listed} (--node-name names another)", UNUSABLE
-    )

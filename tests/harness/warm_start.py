@@ -16,7 +16,7 @@ from tests.harness.worlds.sctp_actor import ACTOR
 AGENT = warm_launcher.NODEAGENT
 OF_A_NODE = ("run", "show", "trace", "explain", "diff", "plan", "problems", "top", "bundle", "check", "dns", "cleanup")
 COMMANDS = (*OF_A_NODE, "config", "apiserver", "lab")
-ON_DEMAND = ("nodeagent.cli.source_view", "nodeagent.cli.names_source")
+ON_DEMAND = ("nodeagent.cli.source_view", "nodeagent.cli.api_lists", "nodeagent.cli.names_source")
 """What some of them import when they need it."""
 MODULES = (
     ACTOR,
