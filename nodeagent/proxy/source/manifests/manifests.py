@@ -143,10 +143,9 @@ def _collect(findings: Iterator[_Finding]) -> Manifest:
         if isinstance(finding, ManifestObject):
             objects.append(finding)
             namespaces.add(finding.obj.metadata.namespace)
-            title = _title(finding.obj)
             advice += finding.advice
             advice += [
-                ManifestFault(finding.line, reason, f"{title}: {detail}")
+                ManifestFault(finding.line, reason, f"{_title(finding.obj)}: {detail}")
                 for reason, detail in missing_allocations(finding.obj)
             ]
         elif isinstance(finding, ManifestFault):
@@ -298,11 +297,13 @@ def _read_raw(raw: Raw, default: tuple[str, str], line: int, *, thorough: bool) 
     data = bytes(raw)
     position = max(data.find(bytes(header.items)), 0)
     line += data.count(b"\n", 0, position)
+    behind = position + 1
     for item in items:
-        start = data.find(bytes(item), position)
+        text = memoryview(item)
+        start = data.find(text[:1], behind)  # between two items are only blanks and a comma
         line += data.count(b"\n", position, start)
         yield from _read_raw(item, items_are, line, thorough=thorough)
-        position = start
+        position, behind = start, start + text.nbytes
 
 
 def _read_again(raw: Raw, default: tuple[str, str], line: int, reason: str, *, thorough: bool) -> Iterator[_Finding]:
