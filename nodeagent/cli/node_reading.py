@@ -15,7 +15,7 @@ from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.proxy.dataplane.program.chain import ProgramOptions
 from nodeagent.proxy.observe.admin.admin_client import AgentClient, AgentHangs, NoAgent, SocketForbidden, find_agent
-from nodeagent.proxy.observe.admin.admin_documents import KnownProblem, Status, WorldHead, WorldService
+from nodeagent.proxy.observe.admin.admin_documents import KnownProblem, Status, WorldHead, WorldService, WorldState
 from nodeagent.proxy.observe.admin.place import DEFAULT_SOCKET
 from nodeagent.proxy.translate.context import Context
 
@@ -25,11 +25,13 @@ def look_at_node(
     only: ObjectKey | None = None,
     *,
     like: NodeView | None = None,
+    states_only: bool = False,
     otherwise: str = "give --manifests DIRECTORY or --kubeconfig FILE",
 ) -> NodeView:
     """Returns the view of the node. Raises Failure.
 
     only: limits the agent's answer to one Service. like: translate the objects of a source for the node of this view.
+    states_only: leaves out the Services and slices of an agent.
     otherwise: advice for the error message if there is no agent.
     """
     collect_rarely()  # all objects of a cluster have no cycles, and a command ends soon
@@ -39,7 +41,7 @@ def look_at_node(
         return replace(view_of_source(configured(access), "", like, only), agent_runs=_answers(access))
     try:
         client, status = find_agent(access.socket, DEFAULT_SOCKET)
-        return _view_of_agent(client, status, only)
+        return _view_of_agent(client, status, only, states_only=states_only)
     except NoAgent as error:
         from nodeagent.cli.source_view import configured, view_of_source  # noqa: PLC0415 - as above
 
@@ -70,14 +72,16 @@ def ask_agent(access: Access) -> tuple[AgentClient, Status]:
         raise Failure(f"{error}: is it running? (--socket names another place)", FAILED) from error
 
 
-def _view_of_agent(client: AgentClient, status: Status, only: ObjectKey | None) -> NodeView:
+def _view_of_agent(client: AgentClient, status: Status, only: ObjectKey | None, *, states_only: bool) -> NodeView:
     lines = client.lines("world" if only is None else f"world?service={only}")
     head = msgspec.json.decode(next(lines), type=WorldHead)
     context = msgspec.json.decode(head.context, type=Context | None)
     if context is None:
         raise Failure(f"the agent at {client.path} is not ready: {status.awaited}", FAILED)
-    decoder = msgspec.json.Decoder(WorldService)
+    kind: type[WorldState | WorldService] = WorldState if states_only else WorldService
+    decoder = msgspec.json.Decoder(kind)
     found = [decoder.decode(line) for line in lines]
+    objects = [one for one in found if isinstance(one, WorldService)]
     others = () if found or only is None else tuple(map(_key, client.ask("services", list[str])))
     known = client.ask("problems", tuple[KnownProblem, ...])
     since = {Problem(one.subject, one.reason, one.detail): one.since for one in known}
@@ -85,8 +89,8 @@ def _view_of_agent(client: AgentClient, status: Status, only: ObjectKey | None) 
         origin=f"the agent of node {status.node} at {client.path} (process {status.pid}, {status.source})",
         context=context,
         node=head.node,
-        services={one.key: one.service for one in found if one.service is not None},
-        slices={one.key: one.slices for one in found},
+        services={one.key: one.service for one in objects if one.service is not None},
+        slices={one.key: one.slices for one in objects},
         states={one.key: one.state for one in found if one.state is not None},
         problems=tuple(since),
         families=tuple(map(Family, status.families)),

@@ -66,7 +66,9 @@ def plan_command(against: str | None, output: str, access: Access) -> None:
         _must_be_readable(access.manifests)
         asked = replace(access, manifests=None, kubeconfig=None, node_name=None)
         before = look_at_node(
-            asked, otherwise="compare with --against DIRECTORY, an empty one for a node without Services"
+            asked,
+            otherwise="compare with --against DIRECTORY, an empty one for a node without Services",
+            states_only=True,
         )
         name = access.node_name or (before.agent.node if before.agent is not None else None)
         after = look_at_node(replace(access, node_name=name), like=before)

@@ -58,6 +58,13 @@ class WorldService(Struct, frozen=True, kw_only=True):
     state: ServiceState | None = None
 
 
+class WorldState(Struct, frozen=True, kw_only=True):
+    """What of such a line is read if only the states are wanted: in half the time."""
+
+    key: ObjectKey
+    state: ServiceState | None = None
+
+
 class ClusterDns(Struct, frozen=True, kw_only=True):
     """How an agent answers DNS queries. enabled: whether it does; if not, it holds no headless Services. addresses: where.
     namespaces: all known ones. upstreams, stub_zones: the servers for other names, and for those of a zone; no upstreams: the
