@@ -9,6 +9,7 @@ import tarfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, NoReturn
 
@@ -18,7 +19,8 @@ import msgspec
 from nodeagent import __version__
 from nodeagent.cli.all_nodes.cluster_options import ClusterTarget, cluster_options
 from nodeagent.cli.asking import access_options
-from nodeagent.cli.bundled_commands import Programs, start_commands
+from nodeagent.cli.bundled_commands import Programs, fork_check, start_commands
+from nodeagent.cli.check import Begun, kernel_findings
 from nodeagent.cli.diff import difference
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
@@ -30,6 +32,7 @@ from nodeagent.cli.recording import MEMBERS, RECORDING, Recording
 from nodeagent.cli.replayed_objects import CONTEXT, OBJECTS
 from nodeagent.cli.replayed_routes import ABOUT
 from nodeagent.cli.second_reader import MOST_READ_TWICE
+from nodeagent.diagnosis.checks.finding import Finding
 from nodeagent.diagnosis.trace.kernel_rules import table_names
 from nodeagent.model.addresses import Family
 from nodeagent.model.text import printable
@@ -63,6 +66,15 @@ _USER = re.compile(rb"(://)[^/@\s\"]+@")
 _TOKEN = re.compile(rb"((?:Bearer|Basic) )[\w.~+/=-]{8,}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    """Our tables and the service interface. unread: why they could not be read; empty if they were."""
+
+    tables: Sequence[KernelView]
+    interface: InterfaceFound | None
+    unread: str = ""
+
+
 @click.command(
     "bundle",
     epilog=examples(
@@ -86,10 +98,14 @@ def bundle_command(output: Path, access: Access, cluster: ClusterTarget | None) 
     if cluster is not None:
         _bundle_of_all(output, cluster)
     with Programs() as programs:
-        start_commands(programs, access.socket)  # before all else: `nodeagent check` takes the longest
+        start_commands(programs)
         view = look_at_node(access)
+        findings = _kernel_findings()
+        kernel = _read_kernel(view)
+        tables = {table.family: table.reading for table in kernel.tables}
+        fork_check(programs, access.socket, None if findings is None else Begun(findings, tables))
         try:
-            count = _write(output, view, access, programs)
+            count = _write(output, view, kernel, access, programs)
         except OSError as error:
             raise Failure(f"{output}: {error.strerror or error}", FAILED) from error
         except Failure:  # the agent ended meanwhile
@@ -99,7 +115,7 @@ def bundle_command(output: Path, access: Access, cluster: ClusterTarget | None) 
     click.echo(f"{output}: {count} files, from {view.origin}", err=output == STDOUT)
 
 
-def _write(output: Path, view: NodeView, access: Access, programs: Programs) -> int:
+def _write(output: Path, view: NodeView, kernel: _Kernel, access: Access, programs: Programs) -> int:
     """Writes the archive, and returns the number of its files. Raises OSError, Failure."""
     count = 0
     with (
@@ -107,7 +123,7 @@ def _write(output: Path, view: NodeView, access: Access, programs: Programs) -> 
         gzip.GzipFile("", "wb", COMPRESSION, file) as packed,
         tarfile.open(fileobj=packed, mode="w|") as archive,
     ):
-        for name, unsafe in _files(view, access, programs):
+        for name, unsafe in _files(view, kernel, access, programs):
             content, count = redacted(unsafe), count + 1
             member = tarfile.TarInfo(f"{MEMBERS}/{name}")
             member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())
@@ -134,11 +150,10 @@ def _bundle_of_all(output: Path, cluster: ClusterTarget) -> NoReturn:
     click.get_current_context().exit(FAILED if missing or not count else 0)
 
 
-def _files(view: NodeView, access: Access, programs: Programs) -> Iterator[tuple[str, bytes]]:
+def _files(view: NodeView, kernel: _Kernel, access: Access, programs: Programs) -> Iterator[tuple[str, bytes]]:
     """Yields the files of the archive, as (name, content). programs: run meanwhile."""
-    kernel, interface, unread = _kernel(view)
-    big = _big_sets(kernel)
-    programs.start("ruleset", *_listings(kernel, big))
+    big = _big_sets(kernel.tables)
+    programs.start("ruleset", *_listings(kernel.tables, big))
     about = {
         "version": __version__,
         "kernel": " ".join(platform.uname()[i] for i in (0, 2, 4)),
@@ -164,13 +179,13 @@ def _files(view: NodeView, access: Access, programs: Programs) -> Iterator[tuple
     yield CONTEXT, _json(view.context)
     yield "problems.json", _rows([{"problem": one, "since": view.since.get(one)} for one in view.problems])
     as_wanted = None
-    if unread:
-        yield "kernel.error.txt", unread.encode()
+    if kernel.unread:
+        yield "kernel.error.txt", kernel.unread.encode()
     else:
-        found = difference(view, kernel, interface)
+        found = difference(view, kernel.tables, kernel.interface)
         as_wanted = not found.elements
         yield "diff.json", _json(found)
-    unhealthy = explain_unhealthy(view, None if unread else kernel, as_wanted=as_wanted)
+    unhealthy = explain_unhealthy(view, None if kernel.unread else kernel.tables, as_wanted=as_wanted)
     yield "explain.json", _rows([document(one, view.origin) for one in unhealthy])
     if view.agent is not None:
         yield from _agent_files(access, view.agent).items()
@@ -193,14 +208,22 @@ def redacted(content: bytes) -> bytes:
     return _TOKEN.sub(rb"\1***", _USER.sub(rb"\1***@", content))
 
 
-def _kernel(view: NodeView) -> tuple[Sequence[KernelView], InterfaceFound | None, str]:
-    """Returns our tables, the service interface, and why they could not be read, or an empty text."""
+def _kernel_findings() -> tuple[Finding, ...] | None:
+    """Returns the first findings of `nodeagent check`; None if it has to say itself why they cannot be made."""
     try:
-        kernel = read_kernel(view.families, view.program if view.agent is not None else None)
+        with closing(Ruleset()) as ruleset:
+            return (*kernel_findings(ruleset),)
+    except (DataplaneError, OSError):
+        return None
+
+
+def _read_kernel(view: NodeView) -> _Kernel:
+    try:
+        tables = read_kernel(view.families, view.program if view.agent is not None else None)
         interface = None if view.interface is None else read_interface(view.interface, view.context.node_addresses)
     except (DataplaneError, OSError) as error:
-        return (), None, str(error)
-    return kernel, interface, ""
+        return _Kernel((), None, str(error))
+    return _Kernel(tables, interface)
 
 
 def _big_sets(kernel: Sequence[KernelView]) -> dict[str, int]:

@@ -9,6 +9,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, Protocol, Self
 
+from nodeagent.cli.check import Begun, check_command
+
 SECONDS = 60.0
 LOG_LINES = 5000
 LARGEST_BYTES = 16 << 20
@@ -150,15 +152,16 @@ class _Output:
             file.close()
 
 
-def start_commands(programs: Programs, socket: Path | None) -> None:
-    """Starts all programs but those that list rules. socket: the agent's, for `nodeagent check`; None: the default."""
-    place = () if socket is None else ("--socket", str(socket))
-    programs.fork("check", partial(_check, place))
+def start_commands(programs: Programs) -> None:
+    """Starts all programs but those that list rules, and `nodeagent check`."""
     for name, command in _COMMANDS.items():
         programs.start(name, command)
 
 
-def _check(arguments: Sequence[str]) -> None:
-    from nodeagent.cli.check import check_command  # noqa: PLC0415 - a bundle itself needs none of it
+def fork_check(programs: Programs, socket: Path | None, begun: Begun | None) -> None:
+    """Starts `nodeagent check`. socket: the agent's; None: the default. begun: what of it is done already."""
+    programs.fork("check", partial(_check, () if socket is None else ("--socket", str(socket)), begun))
 
-    check_command.main([*arguments], prog_name="nodeagent check")
+
+def _check(arguments: Sequence[str], begun: Begun | None) -> None:
+    check_command.main([*arguments], prog_name="nodeagent check", obj=begun)

@@ -4,8 +4,9 @@ import os
 import re
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -70,6 +71,15 @@ MOST_ASKED = 8
 """The number of ClusterIPs missing from the node for which a route is looked up."""
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What of a check is done already. findings: on the kernel. tables: ours, as read after that: the search for features of the kernel
+    raises the generation of the rules."""
+
+    findings: Sequence[Finding]
+    tables: Known
+
+
 @click.command(
     "check",
     epilog=examples(
@@ -81,7 +91,8 @@ MOST_ASKED = 8
 @click.option("--socket", "place", metavar="PATH", help="The agent's socket, if it is not at the default path.")
 @output_option
 @cluster_options(kubeconfig=True)
-def check_command(output: str, place: str | None, cluster: ClusterTarget | None) -> None:
+@click.pass_obj
+def check_command(begun: Begun | None, output: str, place: str | None, cluster: ClusterTarget | None) -> None:
     """Check whether this kernel has what is needed, whether the rules are right, and which other programs interfere.
 
     Checks the kernel, nft, settings, programmed tables, the order of hooks and other programs. Each failed check names the
@@ -92,8 +103,9 @@ def check_command(output: str, place: str | None, cluster: ClusterTarget | None)
 
         exit_with_answers(cluster, ["check", "-o", "json"], output)
     with kernel_failures(), closing(Ruleset()) as ruleset:
-        findings = [*kernel_findings(ruleset)]
-        known = {family: read_contents(ruleset, family) for family in Family}
+        begun = begun or Begun((*kernel_findings(ruleset),), {})
+        findings = [*begun.findings]
+        known = {family: read_contents(ruleset, family, known=begun.tables.get(family)) for family in Family}
         with HostsAsked(wanted=any(known.values())) as hosts:
             findings += table_findings(ruleset, known)
             findings += [agent_finding(None if place is None else Path(place))]
