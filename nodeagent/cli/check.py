@@ -44,7 +44,7 @@ from nodeagent.diagnosis.trace.looking import read_node
 from nodeagent.diagnosis.trace.routes import Leg, RouteOutcome
 from nodeagent.diagnosis.trace.sampled_ways import Ways, ways_to_services
 from nodeagent.diagnosis.trace.table_reading import TableReading, read_contents
-from nodeagent.model.addresses import Family, Protocol, family_of, unpack_address
+from nodeagent.model.addresses import Family, Protocol, unpack_address
 from nodeagent.model.text import printable
 from nodeagent.proxy.dataplane.driver.belief import Contents, Ownership
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
@@ -53,7 +53,7 @@ from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.errors import KernelUnclear
 from nodeagent.proxy.dataplane.families import families_here
 from nodeagent.proxy.dataplane.image.image import interval_cidrs
-from nodeagent.proxy.dataplane.interface_reading import read_interface
+from nodeagent.proxy.dataplane.interface_reading import read_carried
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.source_ports import CURE, read_port_shortages
 
@@ -161,11 +161,10 @@ def _has_interface() -> bool:
     return any(name == _INTERFACE for _, name in socket.if_nameindex())
 
 
-def _families_of_interface() -> frozenset[Family]:
-    """Returns the families for which the service interface carries addresses or routes, except link-local ones."""
-    present = read_interface(_INTERFACE).present
-    carried = [cidr.partition("/")[0] for cidr in (*present.addresses, *present.routes, *present.ranges)]
-    return frozenset(family_of(one) for one in carried if not ip_address(one).is_link_local)
+def _is_carried(family: Family) -> bool:
+    """Returns whether the service interface carries addresses or routes of a family, except link-local ones."""
+    carried = (one.partition("/")[0] for one in read_carried(_INTERFACE, family))
+    return not all(ip_address(one).is_link_local for one in carried)
 
 
 def _interface_fact(tables: list[Contents]) -> InterfaceFact:
@@ -173,7 +172,7 @@ def _interface_fact(tables: list[Contents]) -> InterfaceFact:
     programmed = sorted(unpack_address(key) for table in tables for key in table.image.get(schema.CLUSTER_IPS, ()))
     with KernelRoutes() as routes:
         local = routes.local_addresses()
-        ranges = [ip_network(cidr) for cidr in read_interface(_INTERFACE).present.ranges]
+        ranges = [ip_network(one) for one in read_carried(_INTERFACE, Family.IPV6) if "/" in one]
         elsewhere = [address for address in programmed if address not in local]
         missing = tuple(address for address in elsewhere if not any(ip_address(address) in one for one in ranges))
         lost = any(routes.route(Leg(address)).way is not RouteOutcome.OUT for address in missing[:MOST_ASKED])
@@ -311,7 +310,7 @@ def _table_finding(
 
 
 def _absent(check: str, family: Family) -> Finding:
-    if family not in _families_of_interface():
+    if not _is_carried(family):
         return Finding(check, Result.NOTE, "nothing is programmed")
     detail = "it is gone, and nodeagent0 still has the ClusterIPs: somebody removed it (nft flush ruleset, perhaps)"
     return Finding(check, Result.FAILED, detail, "start the agent, or see why it is not running")

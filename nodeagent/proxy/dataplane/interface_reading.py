@@ -2,7 +2,7 @@
 
 import errno
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from nodeagent.proxy.dataplane.interface_plan import BySource, Present, Stray, b
 from nodeagent.proxy.dataplane.interface_sources import Sources, preferred_source
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.route_lookup import look_up_route, read_found_route
-from nodeagent.wire.netlink.rtnetlink import LocalRoute
+from nodeagent.wire.netlink.rtnetlink import InterfaceAddress, LocalRoute
 from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 from nodeagent.wire.netlink.uapi.rtnetlink import RTN_LOCAL, RTN_UNICAST
 
@@ -97,7 +97,7 @@ def read_ports(netlink: NetlinkSocket, index: int) -> list[str]:
     return sorted(link.name for link in links if link.master == index)
 
 
-def read_addresses(netlink: NetlinkSocket, index: int) -> list[rtnetlink.InterfaceAddress]:
+def read_addresses(netlink: NetlinkSocket, index: int) -> list[InterfaceAddress]:
     """Returns all addresses of an interface, both families."""
     found = (rtnetlink.read_address(body) for body in netlink.dump(rtnetlink.get_addresses(index)))
     return [address for address in found if address is not None and address.ifindex == index]
@@ -126,21 +126,48 @@ def read_present(netlink: NetlinkSocket, index: int) -> Present:
     return retry(lambda: _present_once(netlink, index))
 
 
+def read_carried(name: str, family: Family) -> frozenset[str]:
+    """Returns what of `Present.vips` the interface of this name carries in one family; nothing if it is not ours. Raises OSError."""
+    with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+        link = find_link(netlink, name)
+        if link is None or why_not_ours(netlink, link) is not None:
+            return frozenset()
+        index = link.ifindex
+        addresses = retry(lambda: read_addresses(netlink, index))
+        routes = retry(lambda: _static_routes(netlink, index, (family,)))
+    alone = {one.address for one in addresses if _is_alone(one) and family_of(one.address) is family}
+    return frozenset(alone | {one.destination for one in routes})
+
+
+def _is_alone(one: InterfaceAddress) -> bool:
+    """Returns whether its prefix has the full length."""
+    return one.prefix_length == family_of(one.address).address_length * 8
+
+
+def _static_routes(netlink: NetlinkSocket, index: int, families: Iterable[Family]) -> list[LocalRoute]:
+    """Returns the static routes over an interface, local ones and those to ranges, which only IPv6 has."""
+    routes: list[LocalRoute] = []
+    for family in families:
+        dumps = [rtnetlink.get_local_routes(family, index)]
+        if family is Family.IPV6:
+            dumps.append(rtnetlink.get_range_routes(index))
+        for dump in dumps:
+            try:
+                found = (rtnetlink.read_local_route(body, index) for body in netlink.dump(dump))
+                routes += [route for route in found if route is not None]
+            except FileNotFoundError:  # a namespace in which nothing ever was local has no such table yet
+                continue
+    return routes
+
+
 def _present_once(netlink: NetlinkSocket, index: int) -> Present:
     addresses, strays = set(), set()
-    routes: list[LocalRoute] = []
     for one in read_addresses(netlink, index):
-        if one.prefix_length == family_of(one.address).address_length * 8:
+        if _is_alone(one):
             addresses.add(one.address)
         else:
             strays.add(Stray(one.address, one.prefix_length))
-    dumps = [*(rtnetlink.get_local_routes(family, index) for family in Family), rtnetlink.get_range_routes(index)]
-    for dump in dumps:
-        try:
-            found = (rtnetlink.read_local_route(body, index) for body in netlink.dump(dump))
-            routes += [route for route in found if route is not None]
-        except FileNotFoundError:  # a namespace in which nothing ever was local has no such table yet
-            continue
+    routes = _static_routes(netlink, index, Family)
     destinations = frozenset(route.destination for route in routes)
     over_lo = _routes_over_lo(netlink, index, destinations | addresses)
     sourced = by_source(route for route in routes if route.source and ":" in route.destination)
