@@ -1,9 +1,9 @@
 """Rules that need only the objects: addresses that cannot be endpoints, names that lead nowhere (pure)."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 
 from nodeagent.diagnosis.explain.endpoint_reasons import Account
 from nodeagent.diagnosis.explain.service_facts import ServiceFacts
@@ -18,24 +18,25 @@ _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?", re.IGNORECA
 """What a name of DNS may be (RFC 1123, and underscores, as Kubernetes takes them)."""
 
 
-_network = cache(ip_network)
-"""The same few ranges are asked for of every Service."""
-
-
 @cache
 def _bounds(cidr: str) -> tuple[bytes, bytes]:
-    network = _network(cidr)
+    """Returns the first and the last address. Cached: the same few ranges are asked for of every Service."""
+    network = ip_network(cidr)
     return network.network_address.packed, network.broadcast_address.packed
 
 
 def cluster_ips_among(addresses: Sequence[str], facts: ServiceFacts) -> list[str]:
     """Returns those of these addresses that are ClusterIPs, or in their ranges."""
-    taken, ranges = facts.taken.cluster_ips, [_bounds(cidr) for cidr in facts.service_ranges]
-    return [
-        one
-        for one, packed in zip(addresses, map(pack_address, addresses), strict=True)
-        if one in taken or any(len(low) == len(packed) and low <= packed <= high for low, high in ranges)
-    ]
+    packed = [(pack_address(one), one) for one in addresses]
+    among = {one for cidr in facts.service_ranges for one in _within(cidr, packed)}
+    among.update(facts.taken.cluster_ips.intersection(addresses))
+    return [one for one in addresses if one in among] if among else []
+
+
+def _within(cidr: str, packed: Iterable[tuple[bytes, str]]) -> list[str]:
+    """Returns those of the addresses that are in the range."""
+    low, high = _bounds(cidr)
+    return [one for address, one in packed if low <= address <= high and len(address) == len(low)]
 
 
 def chained(facts: ServiceFacts, accounts: Sequence[Account]) -> Iterator[Finding]:
@@ -88,9 +89,9 @@ def is_usable(port: ServicePort) -> bool:
 
 def misplaced_cluster_ips(facts: ServiceFacts) -> Iterator[Finding]:
     """Yields ClusterIPs that are addresses of this node, or that a pod may get."""
-    pods = [_network(cidr) for cidr in facts.pod_ranges]
     for one in () if facts.state is None else facts.state.cluster_ips:
-        within = next((cidr for cidr in pods if ip_address(one) in cidr), None)
+        packed = [(pack_address(one), one)]
+        within = next((cidr for cidr in facts.pod_ranges if _within(cidr, packed)), None)
         what, why = "", ""
         if one in facts.context.node_addresses:
             what, why = "an address of this node", "the node's own ports there are covered by it"

@@ -95,5 +95,7 @@ class ServiceFacts(Struct, frozen=True, kw_only=True):
     @property
     def own_problems(self) -> list[Problem]:
         """The problems of the Service itself and of its slices."""
+        if not self.problems:
+            return []
         slices = {f"EndpointSlice {key_of(one)}" for one in self.slices}
         return [one for one in self.problems if one.subject == f"Service {self.key}" or one.subject in slices]
