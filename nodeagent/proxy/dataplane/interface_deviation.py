@@ -71,7 +71,7 @@ def address_deviations(wanted: Mapping[str, str], found: InterfaceFound) -> list
     after = apply_plan(present, with_sources(change, present, found.sources, lo=found.lo))
     differing = [
         AddressDeviation(address, _form(address, after), _form(address, present), wanted.get(address, ""))
-        for address in in_order(after.vips.union(present.vips, *present.over_lo.values()))
+        for address in (() if after == present else in_order(after.vips.union(present.vips, *present.over_lo.values())))
         if _form(address, after) != _form(address, present)
     ]
     strays = [AddressDeviation(f"{one.address}/{one.prefix_length}", None, "address") for one in sorted(present.strays)]

@@ -138,7 +138,10 @@ class Slots:
 def _packed(backends: Iterable[Backend]) -> list[bytes]:
     if isinstance(backends, PackedBackends):
         return endpoint_values(backends.addresses.split(SEPARATOR), backends.port)
-    return [endpoint_value(one.address, one.port) for one in backends]
+    held = list(backends)
+    if len({one.port for one in held}) == 1:
+        return endpoint_values([one.address for one in held], held[0].port)
+    return [endpoint_value(one.address, one.port) for one in held]
 
 
 def _changed_endpoints(before: Sequence[Backend], after: Sequence[Backend]) -> tuple[set[bytes], set[bytes]]:

@@ -1,5 +1,7 @@
 """A list of endpoints is amended in as many elements as it must, and always to what a new assignment would give."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from nodeagent.model.addresses import Protocol
 from nodeagent.model.frontend import Backend
 from nodeagent.model.packed_backends import local_backends, pack_backends
-from nodeagent.proxy.dataplane.image.image import Elements, empty_image, endpoint_value, frontend_key
+from nodeagent.proxy.dataplane.image.image import Elements, empty_image, endpoint_value, endpoint_values, frontend_key
 from nodeagent.proxy.dataplane.image.render import MemberList, SlotList, assign_slots
 from nodeagent.proxy.dataplane.image.slots import Members, Slots, changed_backends
 from nodeagent.proxy.dataplane.program import schema
@@ -89,11 +91,11 @@ def test_one_endpoint_of_many_is_found_by_comparing_few(at: int, monkeypatch: py
     slots = Slots(PLAIN, whole, NOTHING)
     packed: list[str] = []
 
-    def counted(address: str, port: int) -> bytes:
-        packed.append(address)
-        return endpoint_value(address, port)
+    def counted(addresses: Sequence[str], port: int) -> list[bytes]:
+        packed.extend(addresses)
+        return endpoint_values(addresses, port)
 
-    monkeypatch.setattr("nodeagent.proxy.dataplane.image.slots.endpoint_value", counted)
+    monkeypatch.setattr("nodeagent.proxy.dataplane.image.slots.endpoint_values", counted)
     assert len(slots.amend(less)) == (1 if at == 4999 else 2)
     assert len(slots.amend(whole)) == 1
     assert packed == [whole[at].address] * 2
