@@ -20,19 +20,18 @@ from nodeagent import __version__
 from nodeagent.cli.all_nodes.cluster_options import ClusterTarget, cluster_options
 from nodeagent.cli.asking import access_options
 from nodeagent.cli.bundled_commands import Programs, fork_check, start_commands
-from nodeagent.cli.check import Begun, kernel_findings
+from nodeagent.cli.check import Begun, begin_check
 from nodeagent.cli.diff import difference
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.explanations import document, explain_unhealthy
-from nodeagent.cli.kernel_view import KernelView, read_kernel
+from nodeagent.cli.kernel_view import KernelView, Known, read_kernel
 from nodeagent.cli.node_reading import ask_agent, look_at_node
 from nodeagent.cli.node_view import Access, NodeView
 from nodeagent.cli.recording import MEMBERS, RECORDING, Recording
 from nodeagent.cli.replayed_objects import CONTEXT, OBJECTS
 from nodeagent.cli.replayed_routes import ABOUT
 from nodeagent.cli.second_reader import MOST_READ_TWICE
-from nodeagent.diagnosis.checks.finding import Finding
 from nodeagent.diagnosis.trace.kernel_rules import table_names
 from nodeagent.model.addresses import Family
 from nodeagent.model.text import printable
@@ -99,11 +98,10 @@ def bundle_command(output: Path, access: Access, cluster: ClusterTarget | None) 
         _bundle_of_all(output, cluster)
     with Programs() as programs:
         start_commands(programs)
+        begun = _begin_check()
+        fork_check(programs, access.socket, begun)  # before all else is in memory, which a fork would copy
         view = look_at_node(access)
-        findings = _kernel_findings()
-        kernel = _read_kernel(view)
-        tables = {table.family: table.reading for table in kernel.tables}
-        fork_check(programs, access.socket, None if findings is None else Begun(findings, tables))
+        kernel = _read_kernel(view, {} if begun is None else begun.tables)
         try:
             count = _write(output, view, kernel, access, programs)
         except OSError as error:
@@ -208,18 +206,19 @@ def redacted(content: bytes) -> bytes:
     return _TOKEN.sub(rb"\1***", _USER.sub(rb"\1***@", content))
 
 
-def _kernel_findings() -> tuple[Finding, ...] | None:
-    """Returns the first findings of `nodeagent check`; None if it has to say itself why they cannot be made."""
+def _begin_check() -> Begun | None:
+    """Returns the first part of `nodeagent check`; None if it has to say itself why that fails."""
     try:
         with closing(Ruleset()) as ruleset:
-            return (*kernel_findings(ruleset),)
+            return begin_check(ruleset)
     except (DataplaneError, OSError):
         return None
 
 
-def _read_kernel(view: NodeView) -> _Kernel:
+def _read_kernel(view: NodeView, known: Known) -> _Kernel:
+    """Reads the kernel. known: our tables, if the rules do not change."""
     try:
-        tables = read_kernel(view.families, view.program if view.agent is not None else None)
+        tables = read_kernel(view.families, view.program if view.agent is not None else None, known=known)
         interface = None if view.interface is None else read_interface(view.interface, view.context.node_addresses)
     except (DataplaneError, OSError) as error:
         return _Kernel((), None, str(error))

@@ -159,7 +159,7 @@ def start_commands(programs: Programs) -> None:
 
 
 def fork_check(programs: Programs, socket: Path | None, begun: Begun | None) -> None:
-    """Starts `nodeagent check`. socket: the agent's; None: the default. begun: what of it is done already."""
+    """Starts `nodeagent check`. socket: the agent's; None: the default. begun: its first part, if that is done."""
     programs.fork("check", partial(_check, () if socket is None else ("--socket", str(socket)), begun))
 
 

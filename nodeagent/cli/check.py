@@ -4,7 +4,7 @@ import os
 import re
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from nodeagent.cli.columns import Column
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED
 from nodeagent.cli.kernel_reading import kernel_failures, read_with_retries
+from nodeagent.cli.kernel_view import Known
 from nodeagent.cli.other_tables import read_others
 from nodeagent.cli.rows import output_option, print_document, print_rows
 from nodeagent.cli.second_reader import MOST_READ_TWICE, NoSecondReader, SecondReader
@@ -65,16 +66,14 @@ _NFT_SECONDS = 10.0
 _INTERFACE = "nodeagent0"
 _EVALUATED_NOWHERE = tuple(f"table {family} " for family in OUTSIDE)
 """The start of notes on tables that have a finding of their own."""
-Known = Mapping[Family, TableReading | None]
-"""Our tables as first read; they are read again only if the rules have changed. None: there was no table."""
 MOST_ASKED = 8
 """The number of ClusterIPs missing from the node for which a route is looked up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What of a check is done already. findings: on the kernel. tables: ours, as read after that: the search for features of the kernel
-    raises the generation of the rules."""
+    """The first part of a check. findings: on the kernel. tables: ours, as read after that: the search for features of the kernel raises
+    the generation of the rules."""
 
     findings: Sequence[Finding]
     tables: Known
@@ -103,9 +102,8 @@ def check_command(begun: Begun | None, output: str, place: str | None, cluster: 
 
         exit_with_answers(cluster, ["check", "-o", "json"], output)
     with kernel_failures(), closing(Ruleset()) as ruleset:
-        begun = begun or Begun((*kernel_findings(ruleset),), {})
-        findings = [*begun.findings]
-        known = {family: read_contents(ruleset, family, known=begun.tables.get(family)) for family in Family}
+        begun = begun or begin_check(ruleset)
+        findings, known = [*begun.findings], begun.tables
         with HostsAsked(wanted=any(known.values())) as hosts:
             findings += table_findings(ruleset, known)
             findings += [agent_finding(None if place is None else Path(place))]
@@ -124,6 +122,12 @@ def check_command(begun: Begun | None, output: str, place: str | None, cluster: 
             if row[_CURE]:
                 click.echo(printable(f"{row['check']}: {row[_CURE]}"))
     click.get_current_context().exit(0 if healthy else FAILED)
+
+
+def begin_check(ruleset: Ruleset) -> Begun:
+    """Does the first part of a check. Raises DataplaneError."""
+    findings = (*kernel_findings(ruleset),)
+    return Begun(findings, {family: read_contents(ruleset, family) for family in Family})
 
 
 def _row(finding: Finding) -> dict[str, object]:

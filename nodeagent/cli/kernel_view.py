@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
 from functools import cached_property
+from types import MappingProxyType
 
 from nodeagent.cli.kernel_reading import read_with_retries
 from nodeagent.diagnosis.explain.kernel import KernelFrontend, KernelService, TableState
@@ -24,18 +25,29 @@ from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 from nodeagent.proxy.dataplane.program.program import build_program
 
+Known = Mapping[Family, TableReading | None]
+"""Our tables as read before; None: there was no table."""
+
 
 class KernelView:
     """The table of one family. contents: None if the table does not exist. affinity: the elements of the affinity map."""
 
     def __init__(
-        self, family: Family, program: ProgramOptions | None, only: ObjectKey | None = None, *, affinity: bool = True
+        self,
+        family: Family,
+        program: ProgramOptions | None,
+        only: ObjectKey | None = None,
+        *,
+        affinity: bool = True,
+        known: TableReading | None = None,
     ) -> None:
         """Reads the table. only: a Service; endpoints of other Services are left out if its own are complete. affinity:
-        whether to read the affinity of clients. Raises a DataplaneError and OSError."""
+        whether to read the affinity of clients. known: the table, as read before; it is read again if the rules have changed. Raises a
+        DataplaneError and OSError."""
         self.family = family
         self._only = None if only is None else str(only)
         self._wants_affinity = affinity
+        self._known = known
         self.affinity: Elements = {}
         self.reading = read_with_retries(self._read)
         self.contents = None if self.reading is None else self.reading.contents
@@ -49,7 +61,7 @@ class KernelView:
 
     def _read(self) -> TableReading | None:
         with closing(Ruleset()) as ruleset:
-            found = read_contents(ruleset, self.family, () if self._only is None else (self._only,))
+            found = read_contents(ruleset, self.family, () if self._only is None else (self._only,), self._known)
             if self._wants_affinity and found is not None and found.contents.fits(found.specs, self.family):
                 learned = KernelTable(ruleset, self.family, found.specs).affinity()
                 self.affinity = {} if learned is None else learned.elements
@@ -122,10 +134,11 @@ def read_kernel(
     only: ObjectKey | None = None,
     *,
     affinity: bool = True,
+    known: Known = MappingProxyType({}),
 ) -> list[KernelView]:
-    """Reads the tables of these families. only, affinity: as in `KernelView`. Raises DataplaneError and OSError."""
+    """Reads the tables of these families. only, affinity, known: as in `KernelView`. Raises DataplaneError and OSError."""
     options = program or {}
-    return [KernelView(family, options.get(family), only, affinity=affinity) for family in families]
+    return [KernelView(each, options.get(each), only, affinity=affinity, known=known.get(each)) for each in families]
 
 
 def _has_rules(contents: Contents, family: Family) -> bool:
