@@ -37,11 +37,16 @@ higher number."""
 def unpack(earlier: Earlier, place: Path) -> list[str]:
     """Unpacks the package of this revision at `place`. Returns the command that runs it, with the libraries of this tree. Skips the test if
     this clone lacks the revision, as an archive or a clone without depth; with CI=true the test fails then."""
-    archive = subprocess.run(
-        ["git", "archive", earlier.commit, "nodeagent"], cwd=ROOT, capture_output=True, check=False, timeout=60
-    )
-    if archive.returncode:
-        missing = f"this clone has no history: {archive.stderr.decode().strip()}"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(missing)
-    subprocess.run(["tar", "--extract", f"--directory={place}"], input=archive.stdout, check=True, timeout=60)
+    archive(earlier, place, "nodeagent")
     return ["env", f"PYTHONPATH={place}", sys.executable, "-P", "-m", "nodeagent"]
+
+
+def archive(earlier: Earlier, place: Path, *parts: str) -> None:
+    """Unpacks these parts of the revision's tree at `place`, or all of it. Skips or fails as `unpack` does."""
+    packed = subprocess.run(
+        ["git", "archive", earlier.commit, *parts], cwd=ROOT, capture_output=True, check=False, timeout=60
+    )
+    if packed.returncode:
+        missing = f"this clone has no history: {packed.stderr.decode().strip()}"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(missing)
+    subprocess.run(["tar", "--extract", f"--directory={place}"], input=packed.stdout, check=True, timeout=60)

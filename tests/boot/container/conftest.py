@@ -1,8 +1,8 @@
 """A node of a world that is a machine of its own: Debian or Ubuntu with systemd, the package installed, pods around it."""
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,24 +66,30 @@ def package(revision: int, release: str = "deb12") -> Path:
     return found
 
 
-@pytest.fixture(scope="module", params=RELEASES)
-def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A machine without the package, in a world whose service `shop` has three pods."""
-    release = str(request.param)
+@contextmanager
+def booted(release: str, place: Path, binds: Mapping[Path, str]) -> Iterator[Node]:
+    """A machine without the package, in a world whose service `shop` has three pods. place: for the manifests and the disk."""
+    manifests, disk = place / "manifests", place / "machine"
+    for directory in (manifests, disk):
+        directory.mkdir()
+    manifests.chmod(0o755)
     with ExitStack() as stack:
         world = stack.enter_context(World())
-        manifests = tmp_path_factory.mktemp("manifests")
-        manifests.chmod(0o755)
         cluster = Cluster(world, manifests)
         for pod in PODS:
             world[pod].serve(TARGET_PORT, Protocol.TCP)
         cluster.expose("shop", *SHOP, pods=PODS)
         network = DIRECTORY / world.namespace(NODE)
-        binds = {manifests: MANIFESTS, PACKAGES: "/packages"}
-        place = tmp_path_factory.mktemp("machine")
-        yield Node(
-            stack.enter_context(Machine(RELEASES[release], place, network, binds=binds)), cluster, release=release
-        )
+        all_binds = {manifests: MANIFESTS, PACKAGES: "/packages", **binds}
+        machine = stack.enter_context(Machine(RELEASES[release], disk, network, binds=all_binds))
+        yield Node(machine, cluster, release=release)
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A machine without the package, in a world whose service `shop` has three pods."""
+    with booted(str(request.param), tmp_path_factory.mktemp("node"), {}) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
