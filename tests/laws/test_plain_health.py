@@ -36,8 +36,13 @@ ADDRESSES = {
 }
 
 
+is_usual = st.shared(st.booleans(), key="is usual")
+"""Half of the Services have nothing strange: with a little chance for each part, hardly one would."""
+
+
 def mostly(usual: Any, *others: Any) -> st.SearchStrategy[Any]:
-    return st.sampled_from([usual] * 12 + list(others))
+    mixed = st.sampled_from([usual] * 12 + list(others))
+    return is_usual.flatmap(lambda always: st.just(usual) if always else mixed)
 
 
 ready = mostly(
@@ -54,13 +59,11 @@ services = st.builds(
         "web", *addresses, ports=ports, spec=spec, load_balancer_ips=balanced
     ),
     st.sampled_from([("10.96.0.10",), ("fd00:96::a",), ("10.96.0.10", "fd00:96::a"), ("10.96.0.10",)]),
-    st.sampled_from(
-        [
-            (service_port(80, name="http"),),
-            (service_port(80, name="http"), service_port(443, name="https")),
-            (service_port(80, name="http", node_port=30080),),
-            (service_port(70000, name="http"),),
-        ]
+    mostly(
+        (service_port(80, name="http"),),
+        (service_port(80, name="http"), service_port(443, name="https")),
+        (service_port(80, name="http", node_port=30080),),
+        (service_port(70000, name="http"),),
     ),
     st.builds(
         ServiceSpec,
@@ -75,11 +78,13 @@ services = st.builds(
 @st.composite
 def slices_of(draw: st.DrawFn) -> tuple[EndpointSlice, ...]:
     found = []
-    for number in range(draw(st.integers(0, 3))):
+    usual = draw(is_usual)
+    for number in range(draw(st.integers(usual, 3))):
         family = draw(st.sampled_from(Family))
+        addresses = ADDRESSES[family][: 2 if usual else None]
         endpoints = [
             Endpoint((address,), draw(ready), draw(mostly("here", "there", None)), hints=draw(hints))
-            for address in draw(st.lists(st.sampled_from(ADDRESSES[family]), max_size=3))
+            for address in draw(st.lists(st.sampled_from(addresses), min_size=usual, max_size=3))
         ]
         ports = [
             EndpointPort(name, draw(mostly(8080, 30080, 80)), "TCP")
