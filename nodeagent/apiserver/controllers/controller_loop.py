@@ -27,6 +27,7 @@ class Controller:
 
     sources: for each collection, which keys an event concerns.
     reconcile: brings the object of a key to its desired state; may return seconds after which to call it again.
+    always: keys that are reconciled when the loop begins even if no object has them, because then one must be created.
     """
 
     def __init__(
@@ -37,13 +38,14 @@ class Controller:
         reconcile: Callable[[str], Awaitable[float | None]],
         *,
         workers: int = 4,
+        always: Iterable[str] = (),
     ) -> None:
         self.name = name
         self._store = store
         self._sources = sources
         self._reconcile = reconcile
         self._workers = workers
-        self._dirty: dict[str, None] = {}
+        self._dirty: dict[str, None] = dict.fromkeys(always)
         self._busy: set[str] = set()
         self._failures: dict[str, int] = {}
         self._wake = asyncio.Event()

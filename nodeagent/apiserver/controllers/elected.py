@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from nodeagent.apiserver.addresses.allocation import ADDRESSES
 from nodeagent.apiserver.addresses.ranges import Network
-from nodeagent.apiserver.addresses.service_ranges import RANGES
+from nodeagent.apiserver.addresses.service_ranges import DEFAULT, RANGES
 from nodeagent.apiserver.controllers.controller_loop import Controller, own_path
 from nodeagent.apiserver.controllers.endpoints_controller import ServiceEndpoints
 from nodeagent.apiserver.controllers.event_expiry import EventExpiry
@@ -100,6 +100,7 @@ class ElectedControllers:
                 {RANGES: ranges.concerns, ADDRESSES: ranges.concerns_address},
                 ranges.reconcile,
                 workers=1,
+                always=(DEFAULT,),
             ),
             Controller("addresses", store, {ADDRESSES: self._repair.concerns}, self._repair.reconcile, workers=1),
             Controller("pods", store, {"pods": pods.concerns}, pods.reconcile),

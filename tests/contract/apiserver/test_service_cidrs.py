@@ -1,6 +1,12 @@
 """Further ServiceCIDRs extend what cluster addresses come from, and go only when nothing depends on them (KEP-1880)."""
 
+import asyncio
+import threading
 from typing import Any
+
+import pytest
+
+from nodeagent.apiserver.controllers.elected import ElectedControllers
 
 CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
 SERVICES = "/api/v1/namespaces/default/services"
@@ -73,6 +79,26 @@ def test_the_servers_own_range_comes_back(start: Any) -> None:
     after = api.until(own, lambda found: found["kind"] == "ServiceCIDR" and ready(found) == ("True", ""))
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
     assert after["spec"] == before["spec"]
+
+
+def test_the_servers_own_range_comes_back_if_it_was_deleted_before_the_controllers_began(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As right after a start, or while no server of several is the leader."""
+    run, deleted = ElectedControllers.run, threading.Event()
+
+    async def begin_late(controllers: ElectedControllers) -> None:
+        while not deleted.is_set():  # noqa: ASYNC110 - an event of another thread
+            await asyncio.sleep(0.01)
+        await run(controllers)
+
+    monkeypatch.setattr(ElectedControllers, "run", begin_late)
+    api = start()
+    own = f"{CIDRS}/kubernetes"
+    assert api.call("DELETE", own).status == 200
+    assert api.get(own)["code"] == 404
+    deleted.set()
+    api.until(own, lambda found: found["kind"] == "ServiceCIDR" and ready(found) == ("True", ""))
 
 
 def test_a_range_outlives_the_server(start: Any) -> None:
