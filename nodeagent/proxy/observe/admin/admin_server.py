@@ -21,7 +21,7 @@ from nodeagent.proxy.observe.admin.admin_documents import (
     TableBelief,
     Transaction,
 )
-from nodeagent.proxy.observe.admin.place import listen_at, namespaced_path, sweep
+from nodeagent.proxy.observe.admin.place import listen_at, namespaced_path, remove_own, sweep
 from nodeagent.wire.unreadable import UNREADABLE
 
 SOCKET_MODE = 0o660
@@ -87,12 +87,12 @@ class AdminServer:
             for connection in server.connections:
                 connection.force_close()
             await server.shutdown(timeout=1.0)
-            _remove(place, inode)
+            remove_own(place, inode)
 
     async def _listen(self) -> tuple[Path, socket.socket]:
         while True:
             try:
-                found = self._claim()
+                found = await asyncio.to_thread(self._claim)
             except OSError as error:
                 detail = (
                     f"cannot listen at {self._path}: {error.strerror or error}; commands read the kernel instead; "
@@ -176,12 +176,3 @@ def _inode(place: Path) -> int | None:
         return place.stat().st_ino
     except OSError:
         return None
-
-
-def _remove(place: Path, inode: int | None) -> None:
-    """Removes the socket, unless another agent has put its own there."""
-    try:
-        if inode is not None and _inode(place) == inode:
-            place.unlink()
-    except OSError as error:
-        logger.debug("admin socket %s: %s", place, error)

@@ -4,15 +4,25 @@ The first agent of a machine has the configured path. An agent in another networ
 and takes a path next to it, with the number of its namespace; commands look there first.
 """
 
+import fcntl
+import logging
 import os
 import socket
 import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from nodeagent.model.runtime_files import AGENT_SOCKET
 
 DEFAULT_SOCKET = Path(AGENT_SOCKET)
+LOCK_SECONDS: Final = 0.5
+_LOOK_AGAIN_SECONDS: Final = 0.005
 _NAMESPACE = Path("/proc/self/ns/net")
+
+logger = logging.getLogger(__name__)
 
 
 def network_namespace() -> int:
@@ -63,9 +73,12 @@ def sweep(path: Path) -> list[Path]:
         if not left.stem.removeprefix(f"{path.stem}-").isdigit():
             continue
         try:
-            if not is_answered(left):
-                left.unlink()
-                removed.append(left)
+            if is_answered(left):
+                continue
+            with _locked(path.parent):
+                if not is_answered(left):
+                    left.unlink()
+                    removed.append(left)
         except OSError:
             continue
     return removed
@@ -78,8 +91,13 @@ def listen_at(path: Path, *, mode: int, group: int | None) -> socket.socket:
     process has the path.
     """
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    if is_answered(path):
-        raise FileExistsError(f"{path} is another agent's")
+    with _locked(path.parent):
+        if is_answered(path):
+            raise FileExistsError(f"{path} is another agent's")
+        return _listen(path, mode, group)
+
+
+def _listen(path: Path, mode: int, group: int | None) -> socket.socket:
     new = path.with_name(f".{path.name}.{os.getpid()}")
     new.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
@@ -90,11 +108,39 @@ def listen_at(path: Path, *, mode: int, group: int | None) -> socket.socket:
             os.chown(new, -1, group)
         new.chmod(mode)
         listener.listen()
-        path.unlink(missing_ok=True)
-        os.link(new, path)  # fails if another agent was faster
+        new.rename(path)
     except BaseException:
         listener.close()
-        raise
-    finally:
         new.unlink(missing_ok=True)
+        raise
     return listener
+
+
+def remove_own(path: Path, inode: int | None) -> None:
+    """Removes the socket with this inode; does nothing if another agent has put its own there, or if it cannot be removed."""
+    try:
+        with _locked(path.parent):
+            if inode is not None and path.stat().st_ino == inode:
+                path.unlink()
+    except OSError as error:
+        logger.debug("admin socket %s: %s", path, error)
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Prevents that another agent replaces or removes a socket in the directory between a look at it and what follows.
+
+    Any process that may read the directory can hold its lock. So after LOCK_SECONDS the block runs without it.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        ends = time.monotonic() + LOCK_SECONDS
+        while time.monotonic() < ends:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(_LOOK_AGAIN_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
