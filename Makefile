@@ -11,7 +11,7 @@ TEST_TOOLS := .tools/nft-1.1/nft .tools/kubectl-1.20/kubectl .tools/kubectl-1.32
 	.tools/audit/.installed
 
 # Tests with packets mostly wait, so there are more workers than processors. Files with slow tests come first.
-PARALLEL := --numprocesses=6 --dist=loadfile --no-loadscope-reorder
+PARALLEL := --numprocesses=8 --dist=loadfile --no-loadscope-reorder
 
 # What only tests need, and what only those of `make test-boot` do.
 TEST_PACKAGES := iputils-ping conntrack iptables procps systemd python3-nftables dnsmasq-base curl shellcheck vagrant linux-libc-dev \
