@@ -10,7 +10,7 @@ from typing import Any
 from tests.harness.machine_speed import slowness
 
 REFERENCE_SECONDS = 0.25
-"""In which a machine counts (`machine_speed.py`) that holds its loop for as long as it is measured."""
+"""The machine that the limits are stated for counts (`machine_speed.py`) in this time."""
 WORTH_A_LOOK_SECONDS = 0.04
 """From here on the machine's speed is measured too."""
 

@@ -19,7 +19,7 @@ _INFO: Final[Document] = {"title": "Kubernetes", "version": "v1.36.2"}
 
 
 class OpenApi:
-    """The index and the documents, built at the first request."""
+    """The index and the documents, built at the first request, which takes up to 20 ms. For one thread at a time."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
