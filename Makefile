@@ -1,6 +1,8 @@
 # Everything runs from two commands on a fresh Debian 12 machine, as root or with sudo: `make demo` and `make test`.
 
 SHELL := /bin/bash
+# Tests and benches start thousands of Python processes: compiled modules are kept, as an installed package keeps them.
+export PYTHONDONTWRITEBYTECODE :=
 VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
