@@ -1,10 +1,12 @@
-"""Many datagrams in one system call: recvmmsg(2) and sendmmsg(2), which Python's socket module does not have."""
+"""Reads the queries of many clients in one system call, and sends the answers in another."""
 
 import ctypes
 import mmap
 import socket
 from contextlib import suppress
 from typing import Any
+
+from nodeagent.wire.message_vectors import DatagramHeader, DatagramMessage, DatagramPiece, receive_many, send_many
 
 AT_ONCE = 64
 """Datagrams that are read before the loop does anything else; about 0.5 ms."""
@@ -16,40 +18,6 @@ _ADDRESS = {socket.AF_INET: slice(4, 8), socket.AF_INET6: slice(8, 24)}
 """Where the IP address is in a socket address (linux/in.h, linux/in6.h)."""
 _NAME_SIZE = {socket.AF_INET: 16, socket.AF_INET6: 28}
 _SCOPE = slice(24, 28)
-
-
-class _Piece(ctypes.Structure):
-    """struct iovec."""
-
-    _fields_ = (("base", ctypes.c_void_p), ("size", ctypes.c_size_t))
-
-
-class _Header(ctypes.Structure):
-    """struct msghdr. In mmsghdr the size follows it."""
-
-    _fields_ = (
-        ("name", ctypes.c_void_p),
-        ("name_size", ctypes.c_uint32),
-        ("pieces", ctypes.c_void_p),
-        ("piece_count", ctypes.c_size_t),
-        ("control", ctypes.c_void_p),
-        ("control_size", ctypes.c_size_t),
-        ("flags", ctypes.c_int),
-    )
-
-
-class _Message(ctypes.Structure):
-    """struct mmsghdr."""
-
-    _fields_ = (("header", _Header), ("size", ctypes.c_uint32))
-
-
-_libc = ctypes.CDLL(None)
-_receive, _send = _libc.recvmmsg, _libc.sendmmsg
-for _call in (_receive, _send):
-    _call.restype = ctypes.c_int
-_receive.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_void_p)
-_send.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int)
 
 
 class Datagrams:
@@ -72,16 +40,20 @@ class Datagrams:
         sent, pieces = self._messages(self._outbox, LARGEST_BATCHED)
         self._received_at, self._sent_at = ctypes.addressof(received), ctypes.addressof(sent)
         words = memoryview(received).cast("B").cast("I")
-        self.sizes = words[_Message.size.offset // words.itemsize :: ctypes.sizeof(_Message) // words.itemsize]
+        self.sizes = words[
+            DatagramMessage.size.offset // words.itemsize :: ctypes.sizeof(DatagramMessage) // words.itemsize
+        ]
         numbers = memoryview(sent).cast("B").cast("L")
-        self._targets = numbers[_Header.name.offset // numbers.itemsize :: ctypes.sizeof(_Message) // numbers.itemsize]
+        self._targets = numbers[
+            DatagramHeader.name.offset // numbers.itemsize :: ctypes.sizeof(DatagramMessage) // numbers.itemsize
+        ]
         self._lengths = memoryview(pieces).cast("B").cast("L")[1::2]
         self._names_at = ctypes.addressof(ctypes.c_char.from_buffer(self.names))
         self._waiting = 0
 
     def receive(self) -> int:
         """Reads the datagrams that have arrived, without waiting. Returns how many."""
-        count: int = _receive(self._socket.fileno(), self._received_at, AT_ONCE, socket.MSG_DONTWAIT, None)
+        count: int = receive_many(self._socket.fileno(), self._received_at, AT_ONCE, socket.MSG_DONTWAIT, None)
         return max(count, 0)  # nothing to read, or an ICMP error of an earlier answer
 
     def peer(self, index: int) -> tuple[Any, ...]:
@@ -113,20 +85,20 @@ class Datagrams:
         count, self._waiting = self._waiting, 0
         done = 0
         while done < count:
-            where = self._sent_at + done * ctypes.sizeof(_Message)
-            sent = _send(self._socket.fileno(), where, count - done, socket.MSG_DONTWAIT)
+            where = self._sent_at + done * ctypes.sizeof(DatagramMessage)
+            sent = send_many(self._socket.fileno(), where, count - done, socket.MSG_DONTWAIT)
             done += sent if sent > 0 else 1
 
     def _messages(self, box: mmap.mmap, step: int) -> tuple[Any, Any]:
         """Returns headers and pieces for AT_ONCE datagrams in a box; both must stay referenced while in use."""
         base = ctypes.addressof(ctypes.c_char.from_buffer(box))
         names = ctypes.addressof(ctypes.c_char.from_buffer(self.names))
-        messages = (_Message * AT_ONCE)()
-        pieces = (_Piece * AT_ONCE)()
+        messages = (DatagramMessage * AT_ONCE)()
+        pieces = (DatagramPiece * AT_ONCE)()
         for index in range(AT_ONCE):
-            pieces[index] = _Piece(base + index * step, step)
+            pieces[index] = DatagramPiece(base + index * step, step)
             header = messages[index].header
             header.name, header.name_size = names + index * _NAME, self._name_size
-            header.pieces = ctypes.addressof(pieces) + index * ctypes.sizeof(_Piece)
+            header.pieces = ctypes.addressof(pieces) + index * ctypes.sizeof(DatagramPiece)
             header.piece_count = 1
         return messages, pieces

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple, Self, TypeVar
 
+from nodeagent.wire.netlink.equal_answers import EqualAnswers
 from nodeagent.wire.netlink.framing import HEADER, Received, Request, attribute_map, messages, packed_message, text_of
 from nodeagent.wire.netlink.uapi.netlink import (
     NETLINK_CAP_ACK,
@@ -220,6 +221,24 @@ class NetlinkSocket:
     def fetch(self, request: Request) -> Iterator[memoryview]:
         """Like `dump`, for a request that names objects: yields a message for each, and an acknowledgement ends it."""
         return self._answers(request, NLM_F_ACK)
+
+    def fetch_equal(self, request: Request, count: int, answers: EqualAnswers) -> memoryview | None:
+        """Returns the messages of a `fetch` for `count` objects side by side, if each has the size of `answers`; valid until these are
+        used again. None if not, or if the kernel did not answer for all: ask by `fetch`.
+
+        Raises OSError if the socket itself fails.
+        """
+        complete = None
+        try:
+            self._send_request(request, NLM_F_ACK)
+            complete = answers.receive(self._socket.fileno(), count)
+        except OSError as error:
+            if not is_temporary(error):
+                raise
+        finally:
+            if complete is None:
+                self.drain()
+        return complete
 
     def _answers(self, request: Request, flags: int) -> Iterator[memoryview]:
         """Yields the answers. Reads an interrupted dump to its end: before that, the kernel refuses another one (EBUSY)."""

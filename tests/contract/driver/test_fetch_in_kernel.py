@@ -13,7 +13,9 @@ from nodeagent.proxy.dataplane.driver.belief import Contents
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 from nodeagent.proxy.dataplane.program.schema import set_specs
+from nodeagent.wire.netlink.equal_answers import EqualAnswers
 from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_GETSETELEM
 
 pytestmark = pytest.mark.kernel
@@ -29,6 +31,7 @@ class WatchedSocket(Ruleset):
         super().__init__()
         self.dumped: list[bytes] = []
         self.fetched = 0
+        self.one_by_one = False
 
     def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[memoryview]:
         if kind == NFT_MSG_GETSETELEM:
@@ -39,6 +42,11 @@ class WatchedSocket(Ruleset):
         for element in super().fetch(kind, family, body):
             self.fetched += 1
             yield element
+
+    def fetch_equal(self, kind: int, family: int, body: bytes, count: int, answers: EqualAnswers) -> memoryview | None:
+        found = None if self.one_by_one else super().fetch_equal(kind, family, body, count, answers)
+        self.fetched += 0 if found is None else count
+        return found
 
     def has_dumped(self, name: str) -> bool:
         return any(body.endswith(name.encode() + b"\0" * (4 - len(name) % 4)) for body in self.dumped)
@@ -71,13 +79,22 @@ def read(kernel: Any, socket: WatchedSocket) -> Contents:
     return found
 
 
-def test_fetched_elements_equal_a_dump(kernel: Any, socket: WatchedSocket, states: list[ServiceState]) -> None:
-    kernel.start().sync(*states)
-    assert read(kernel, socket) == kernel.contents()
+@pytest.mark.parametrize("one_by_one", [False, True], ids=["side by side", "one by one"])
+@pytest.mark.parametrize("counted", [False, True], ids=["plain endpoints", "counted endpoints"])
+def test_fetched_elements_equal_a_dump(
+    kernel: Any, socket: WatchedSocket, states: list[ServiceState], *, one_by_one: bool, counted: bool
+) -> None:
+    options = ProgramOptions(PodDetection.CIDR, endpoint_counters=counted)
+    kernel.start(options=options).sync(*states)
+    socket.one_by_one = one_by_one
+    found = kernel.run(KernelTable(socket, Family.IPV4, options.specs(), fetch_above=0).read)
     assert socket.fetched == 700 + 2 * 2 + 2 * (2 + 1)
     assert not socket.has_dumped(schema.BACKENDS)
     assert not socket.has_dumped(schema.NODEPORT_BACKENDS)
     assert socket.has_dumped(schema.FRONTENDS)
+    assert (schema.BACKENDS in found.counters) == counted
+    assert found == kernel.run(KernelTable(socket, Family.IPV4, options.specs()).read)
+    assert socket.has_dumped(schema.BACKENDS)
 
 
 def read_only(kernel: Any, socket: WatchedSocket, name: str) -> Contents:

@@ -23,6 +23,7 @@ from nodeagent.proxy.dataplane.errors import (
     StaleGeneration,
     Unsupported,
 )
+from nodeagent.wire.netlink.equal_answers import EqualAnswers
 from nodeagent.wire.netlink.framing import Received, Request
 from nodeagent.wire.netlink.netfilter import GENMSG_LENGTH, message_type
 from nodeagent.wire.netlink.nf_tables.batch import entry_at, request
@@ -180,6 +181,15 @@ class Ruleset:
         Raises FileNotFoundError if one of them does not exist, KernelUnclear if the kernel could not answer.
         """
         return self._objects(self._socket.fetch, request(kind, family, body))
+
+    def fetch_equal(self, kind: int, family: int, body: bytes, count: int, answers: EqualAnswers) -> memoryview | None:
+        """Returns the messages of a `fetch` for `count` objects side by side, if each has the size of `answers`; valid until these are
+        used again. None if not, or if the kernel did not answer for all: ask by `fetch`.
+
+        Raises KernelUnclear if the kernel could not answer.
+        """
+        with self._lock, typed_errors():
+            return self._socket.fetch_equal(request(kind, family, body), count, answers)
 
     def count_confirmed(
         self, kind: int, family: int, body: bytes, start: int, expected: Iterable[tuple[bytes, bytes]], *, exact: bool

@@ -42,6 +42,7 @@ from nodeagent.wire.netlink.uapi.nf_tables import (
 _LENGTH = struct.Struct("=H")
 _HEAD = ATTRIBUTE.size
 _USER_DATA_HEAD = 2
+_USER_DATA_KIND = ATTRIBUTE.pack(0, NFTA_SET_ELEM_USERDATA)[_LENGTH.size :]
 
 
 @dataclass(slots=True)
@@ -68,9 +69,10 @@ def read_elements(form: ElementForm, messages: Iterable[memoryview]) -> ElementD
     ends: list[bytes] = []
     in_halves = form.in_halves
     plain = not (form.interval or form.commented or form.counted)
+    counted = form.counted and form.is_map and not form.interval
     for message in messages:
         body = attribute_map(message).get(NFTA_SET_ELEM_LIST_ELEMENTS)
-        if body is None or (plain and _add_plain(form, body, dump)):
+        if body is None or (plain and _add_plain(form, body, dump)) or (counted and _add_counted(form, body, dump)):
             continue
         for _, element in attributes(body):
             parts = attribute_map(element)
@@ -109,20 +111,48 @@ def read_counters(form: ElementForm, messages: Iterable[memoryview]) -> dict[byt
 
 
 def _counters_in(form: ElementForm, message: memoryview) -> dict[bytes, tuple[int, int]]:
-    shape, body = _counted_shape(form), _list_of(message)
-    found: dict[bytes, tuple[int, int]] = {}
-    offset = 0
-    while offset < len(body):
-        if len(body) < offset + shape.size:
-            break
-        length, key, _, heads, size, packets_head, packets = shape.unpack_from(body, offset)
+    found = _counted_elements(form, _list_of(message))
+    if found is None:
+        return read_elements(form, (message,)).counters
+    return {key: (int.from_bytes(packets), int.from_bytes(size)) for key, _, packets, size, _ in found}
+
+
+def _counted_elements(form: ElementForm, body: memoryview) -> list[tuple[bytes, bytes, bytes, bytes, bytes]] | None:
+    """Returns key, value, packets, bytes and comment of each element of a map with counters, in a seventh of the time that parsing takes;
+    None if one has another form.
+
+    What the kernel puts before the comment has one length for all elements of a set. A kernel that aligns 64-bit attributes has another
+    form.
+    """
+    shape, data = _counted_shape(form), bytes(body)
+    found = []
+    offset, end = 0, len(data)
+    while offset < end:
+        if end < offset + shape.size:
+            return None
+        length, key, value, heads, size, packets_head, packets = shape.unpack_from(data, offset)
         if heads != _COUNTER_HEADS or packets_head != _PACKETS_HEAD or length < shape.size:
-            break
-        found[key] = int.from_bytes(packets), int.from_bytes(size)
+            return None
+        comment = data[offset + shape.size : offset + length]
+        if comment:
+            if comment[_LENGTH.size : _HEAD] != _USER_DATA_KIND:
+                return None
+            comment = comment[_HEAD + _USER_DATA_HEAD :].rstrip(b"\0")
+        found.append((key, value, packets, size, comment))
         offset += length + 3 & ~3
-    else:
-        return found
-    return read_elements(form, (message,)).counters
+    return found
+
+
+def _add_counted(form: ElementForm, body: memoryview, dump: ElementDump) -> bool:
+    """Adds elements of a map that have a counter, and may have a comment. Returns False, without a change, if one has another part."""
+    found = _counted_elements(form, body)
+    if found is None:
+        return False
+    known = len(dump.elements)
+    dump.elements.update([(key, value + comment) for key, value, _, _, comment in found])
+    dump.counters.update([(key, (int.from_bytes(packets), int.from_bytes(size))) for key, _, packets, size, _ in found])
+    dump.duplicates += len(found) - (len(dump.elements) - known)
+    return True
 
 
 def _list_of(message: memoryview) -> memoryview:
@@ -142,12 +172,14 @@ def _add_plain(form: ElementForm, body: memoryview, dump: ElementDump) -> bool:
     shape, before, between = _plain_shape(form)
     if len(body) % shape.size:
         return False
-    found = list(shape.iter_unpack(body))
-    if any(head != before or middle != between for head, _, middle, _ in found):
+    if not body:
+        return True
+    heads, keys, middles, values = zip(*shape.iter_unpack(body), strict=True)
+    if heads.count(before) != len(keys) or middles.count(between) != len(keys):
         return False
     known = len(dump.elements)
-    dump.elements.update((key, value) for _, key, _, value in found)
-    dump.duplicates += len(found) - (len(dump.elements) - known)
+    dump.elements.update(zip(keys, values, strict=True))
+    dump.duplicates += len(keys) - (len(dump.elements) - known)
     return True
 
 
@@ -247,28 +279,14 @@ def read_pairs(form: ElementForm, message: memoryview) -> dict[bytes, bytes]:
 
 @reader
 def read_counts(form: ElementForm, message: memoryview) -> dict[bytes, tuple[int, bytes]]:
-    """Returns, for elements with a counter, key → (packets, comment), or the value if elements have no comments; in a tenth of the time
-    of `read_elements`.
-
-    What the kernel puts before the comment has one length for all elements of a set. If it is not as expected (a kernel that aligns
-    64-bit attributes), the message is read by `read_elements`.
-    """
-    body = bytes(_list_of(message))
-    shape = _counted_shape(form)
-    comment_at = shape.size + _HEAD + _USER_DATA_HEAD
-    counts: dict[bytes, tuple[int, bytes]] = {}
-    offset = 0
-    try:
-        while offset < len(body):
-            length, key, value, heads, _, packets_head, packets = shape.unpack_from(body, offset)
-            if heads != _COUNTER_HEADS or packets_head != _PACKETS_HEAD:
-                return _counts_of(form, read_elements(form, (message,)))
-            comment = body[offset + comment_at : offset + length].rstrip(b"\0") if form.commented else value
-            counts[key] = int.from_bytes(packets), comment
-            offset += length + 3 & ~3
-    except struct.error:  # the last element is shorter than one with a counter
+    """Returns, for elements with a counter, key → (packets, comment), or the value if elements have no comments."""
+    found = _counted_elements(form, _list_of(message))
+    if found is None:
         return _counts_of(form, read_elements(form, (message,)))
-    return counts
+    return {
+        key: (int.from_bytes(packets), comment if form.commented else value)
+        for key, value, packets, _, comment in found
+    }
 
 
 def _counts_of(form: ElementForm, dump: ElementDump) -> dict[bytes, tuple[int, bytes]]:
@@ -306,6 +324,29 @@ class AnswerShape:
         if form.is_map:
             self._between += _heads(uapi.NFTA_SET_ELEM_DATA, self._value_length)
         self._after = b"\0" * (-self._value_length % 4)
+        counter = f"{len(_COUNTER_HEADS)}s8s{len(_PACKETS_HEAD)}s8s" if form.counted else ""
+        self._row = struct.Struct(
+            f"={self.start}x{len(self._before)}s{form.key_length}s{len(self._between)}s"
+            f"{self._value_length}s{len(self._after)}x{counter}"
+        )
+        self._heads = [self._before, self._between, *([_COUNTER_HEADS, _PACKETS_HEAD] if form.counted else [])]
+        self.size = self._row.size
+        """Of a whole answer, without a comment."""
+
+    def read(self, answers: memoryview) -> ElementDump | None:
+        """Returns the elements in answers of this size side by side, at least one: in a fifth of the time of `read_elements`. None if
+        they are not of this shape."""
+        before, keys, between, values, *counter = zip(*self._row.iter_unpack(answers), strict=True)
+        found = [before, between, *counter[::2]]
+        if any(column.count(head) != len(keys) for column, head in zip(found, self._heads, strict=True)):
+            return None
+        dump = ElementDump(dict(zip(keys, values, strict=True)))
+        if counter:
+            _, sizes, _, packets = counter
+            numbers = zip(map(int.from_bytes, packets), map(int.from_bytes, sizes), strict=True)
+            dump.counters = dict(zip(keys, numbers, strict=True))
+        dump.duplicates = len(keys) - len(dump.elements)
+        return dump
 
     def expected(self, elements: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
         """Returns for each element the bytes at `start`, and the last bytes of the answer; a counter may be between them."""
