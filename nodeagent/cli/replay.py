@@ -67,7 +67,7 @@ async def _program(recording: Recording) -> None:
     plain = ProgramOptions(PodDetection.CIDR)
     options = {family: (recording.program or {}).get(family, plain) for family in recording.families}
     with closing(Ruleset()) as netlink:
-        dataplane = NodeDataplane(netlink, Ownership.PLAIN, options, _NoObserver(), interface_name=None)
+        dataplane = NodeDataplane(netlink, Ownership.PLAIN, options, _NoObserver(), interface_name=None, early={})
         for table in dataplane.tables:
             await table.sync({state.key: state for state in recording.states}, recording.node)
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from nodeagent.config.agent_config import AgentConfig
 from nodeagent.daemon import agent_parts, part_options
@@ -26,6 +27,7 @@ from nodeagent.model.unwatched import UnwatchedService
 from nodeagent.proxy.dataplane.connection_watch import ConnectionWatch
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.driver import TableDriver
+from nodeagent.proxy.dataplane.driver.early_reading import EarlyReading, read_early
 from nodeagent.proxy.dataplane.driver.kernel_counts import read_kernel_counts
 from nodeagent.proxy.dataplane.driver.ownership import choose_ownership
 from nodeagent.proxy.dataplane.driver.release import release_captures
@@ -37,6 +39,7 @@ from nodeagent.proxy.dataplane.node_conditions import NodeConditions
 from nodeagent.proxy.dataplane.node_dataplane import NodeDataplane
 from nodeagent.proxy.dataplane.program.chain import ProgramOptions
 from nodeagent.proxy.dataplane.ruleset_readers import netfilter_sockets
+from nodeagent.proxy.dataplane.worker_thread import in_thread
 from nodeagent.proxy.engine.change_queue import ChangeQueue
 from nodeagent.proxy.engine.sync import Engine, Timing
 from nodeagent.proxy.observe.admin.admin_server import AdminServer
@@ -232,9 +235,10 @@ class Agent:
             if self._end_predecessor is None:
                 ownership = self._own_tables()
                 self._start_reporting(tasks)
-                await self._wait_until_synced()
+                early = await self._read_tables_until_synced()
             else:
                 await self._wait_until_synced()
+                early = {}
                 await self._end_predecessor()
                 self._end_predecessor = None  # it references the predecessor and all its objects
                 ownership = self._own_tables()
@@ -242,7 +246,8 @@ class Agent:
             self._beside.sysctls.forward(self._families)
             await self._names.adopt()
             program = self._program()
-            dataplane = self._dataplane(ownership, program)
+            dataplane = self._dataplane(ownership, program, early)
+            del early  # all elements, once more: the tables' drivers let go of it after the first pass
             engine = self._engine(dataplane, ownership)
             self._view.set_dataplane(engine, dataplane.tables, ownership.value, program)
             tasks.create_task(self._node_addresses.run(), name="node addresses")
@@ -276,9 +281,9 @@ class Agent:
         async with self._opened(), asyncio.TaskGroup() as tasks:
             feeding = tasks.create_task(self._source.run(), name="source")
             ownership = self._own_tables()
-            await self._wait_until_synced()
+            early = await self._read_tables_until_synced()
             self._beside.sysctls.forward(self._families)
-            dataplane = self._dataplane(ownership, self._program())
+            dataplane = self._dataplane(ownership, self._program(), early)
             engine = self._engine(dataplane, ownership)
             await dataplane.with_counts_settled(engine.first_pass(every_family=True))
             await dataplane.purge()
@@ -317,19 +322,30 @@ class Agent:
             )
         await self._wait.until(self._changes.wait_synced(NODE_PATIENCE_SECONDS))
 
+    async def _read_tables_until_synced(self) -> Mapping[Family, EarlyReading]:
+        """Does the same, and reads the tables meanwhile."""
+        async with asyncio.TaskGroup() as tasks:
+            work = partial(read_early, self._netlink, self._program())
+            reading = tasks.create_task(in_thread(work), name="early reading of tables")
+            await self._wait_until_synced()
+        return reading.result()
+
     def _program(self) -> Mapping[Family, ProgramOptions]:
         """Returns the options of each family's rules: with rules about names as long as a process answers any."""
         names = self._names.here != NamesHere()
         made = {family: part_options.program_options(self._config, family) for family in self._families}
         return {family: replace(options, names=options.names or names) for family, options in made.items()}
 
-    def _dataplane(self, ownership: Ownership, program: Mapping[Family, ProgramOptions]) -> NodeDataplane:
+    def _dataplane(
+        self, ownership: Ownership, program: Mapping[Family, ProgramOptions], early: Mapping[Family, EarlyReading]
+    ) -> NodeDataplane:
         dataplane = NodeDataplane(
             self._netlink,
             ownership,
             program,
             self._beside.listeners,
             interface_name=part_options.wanted_interface(self._config),
+            early=early,
         )
         self._tables = dataplane.tables
         return dataplane

@@ -8,6 +8,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Retryable, Unusable
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.driver import TableDriver, TableListener
+from nodeagent.proxy.dataplane.driver.early_reading import EarlyReading
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.interface import ServiceInterface
 from nodeagent.proxy.dataplane.interface_watch import InterfaceWatch
@@ -18,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 class NodeDataplane:
     """The node's tables and its service interface. netlink: owns owned tables. options: of the families that are programmed.
-    interface_name: None for no interface."""
+    interface_name: None for no interface. early: tables that were read already."""
 
     def __init__(
         self,
@@ -28,9 +29,11 @@ class NodeDataplane:
         listener: TableListener,
         *,
         interface_name: str | None,
+        early: Mapping[Family, EarlyReading],
     ) -> None:
         self.tables = tuple(
-            TableDriver(family, netlink, constant, ownership, listener) for family, constant in options.items()
+            TableDriver(family, netlink, constant, ownership, listener, early.get(family))
+            for family, constant in options.items()
         )
         self._listener = listener
         self.interface = ServiceInterface(interface_name) if interface_name is not None else None

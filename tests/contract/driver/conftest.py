@@ -21,6 +21,7 @@ from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.model.reports import DriftReport, PurgeReport, TableReport
 from nodeagent.proxy.dataplane.driver.belief import Contents, Ownership
 from nodeagent.proxy.dataplane.driver.driver import TableDriver
+from nodeagent.proxy.dataplane.driver.early_reading import EarlyReading
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.driver.transaction import Transaction
@@ -55,6 +56,7 @@ class Agent:
         ownership: Ownership,
         options: ProgramOptions,
         socket: Ruleset | None,
+        early: EarlyReading | None,
     ) -> None:
         self._kernel = kernel
         self._alive = True
@@ -62,7 +64,7 @@ class Agent:
         self.purges: list[PurgeReport] = []
         self.drifts: list[DriftReport] = []
         self.purged: asyncio.Event | None = None
-        self.driver = TableDriver(family, self.socket, options, ownership, self)
+        self.driver = TableDriver(family, self.socket, options, ownership, self, early)
 
     def sync(self, *states: ServiceState, gone: tuple[ObjectKey, ...] = (), node: NodeState = NODE) -> TableReport:
         changes: Mapping[ObjectKey, ServiceState | None] = {s.key: s for s in states} | dict.fromkeys(gone)
@@ -125,9 +127,10 @@ class Kernel:
         options: ProgramOptions = OPTIONS,
         *,
         socket: Ruleset | None = None,
+        early: EarlyReading | None = None,
     ) -> Agent:
-        """An agent's driver, over a socket of its own or over that of the other family's."""
-        agent = Agent(self, family, ownership, options, socket)
+        """An agent's driver, over a socket of its own or over that of the other family's. early: a table that was read before."""
+        agent = Agent(self, family, ownership, options, socket, early)
         self._agents.append(agent)
         return agent
 

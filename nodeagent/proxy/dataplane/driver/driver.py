@@ -22,6 +22,7 @@ from nodeagent.proxy.dataplane.driver.affinity_purge import AffinityPurge, Purge
 from nodeagent.proxy.dataplane.driver.belief import Belief, Ownership, belief_from
 from nodeagent.proxy.dataplane.driver.commit_plan import Planner, TablePlan
 from nodeagent.proxy.dataplane.driver.count_keeper import CountKeeper
+from nodeagent.proxy.dataplane.driver.early_reading import EarlyReading
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
 from nodeagent.proxy.dataplane.driver.other_writers import FoundDrift, OtherWriters
 from nodeagent.proxy.dataplane.driver.rejections import problems_of, raise_if_unsupported
@@ -60,7 +61,10 @@ class TableListener(PurgeListener, Protocol):
 
 
 class TableDriver:
-    """Brings the table of one family to the desired state of its services. The caller runs one pass at a time."""
+    """Brings the table of one family to the desired state of its services. The caller runs one pass at a time.
+
+    early: what the first pass need not read, if nobody has changed a ruleset since.
+    """
 
     def __init__(
         self,
@@ -69,6 +73,7 @@ class TableDriver:
         options: ProgramOptions,
         ownership: Ownership,
         listener: TableListener,
+        early: EarlyReading | None = None,
     ) -> None:
         self.family = family
         self._listener = listener
@@ -82,6 +87,7 @@ class TableDriver:
         self._counts = CountKeeper(family, self._specs, self._table)
         self._standby = Standby(family, self._specs, socket, self._commit_unconditionally)
         self._unused = UnusedChains()
+        self._early = early
         self._belief: Belief | None = None
         self._compare_all = True
         self._claimed = False
@@ -226,8 +232,13 @@ class TableDriver:
         self._belief = None
 
     def _read_back(self) -> Belief:
-        self._others.begin()
-        belief = belief_from(self._table.read(), self._specs, self.family, self._options, self._ownership)
+        early, self._early = self._early, None
+        if early is not None and self._others.begin_at(early.generation):
+            contents = early.contents
+        else:
+            self._others.begin()
+            contents = self._table.read()
+        belief = belief_from(contents, self._specs, self.family, self._options, self._ownership)
         belief.claimed = self._claimed
         self._standby.find()
         self._belief = belief

@@ -65,6 +65,11 @@ class OtherWriters:
         if self._plain:
             self._known = self._socket.generation()
 
+    def begin_at(self, generation: int) -> bool:
+        """Called with a table that was read after this generation: remembers that. Returns whether nobody has changed a ruleset since."""
+        self._known = generation
+        return self._socket.steps.covers(generation, self._socket.generation())
+
     def known(self) -> int | None:
         """Returns a generation at which the table was as believed, except for commits of ours; None if nobody else can change it."""
         return self._known if self._plain else None
