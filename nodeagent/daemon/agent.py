@@ -325,7 +325,8 @@ class Agent:
     async def _read_tables_until_synced(self) -> Mapping[Family, EarlyReading]:
         """Does the same, and reads the tables meanwhile."""
         async with asyncio.TaskGroup() as tasks:
-            work = partial(read_early, self._netlink, self._program())
+            options = {family: part_options.program_options(self._config, family) for family in self._families}
+            work = partial(read_early, self._netlink, options)
             reading = tasks.create_task(in_thread(work), name="early reading of tables")
             await self._wait_until_synced()
         return reading.result()
