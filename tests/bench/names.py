@@ -3,8 +3,8 @@
 Both serve 10,000 Services, half of them headless with 10 endpoints each, from one process on loopback; dnsperf asks them in
 turns, so that other work on the machine meets both alike. Needs dnsperf and unbound (Debian packages of these names).
 
-A row: queries a second (median of the turns, best), processor time of the server for each query (median), and its
-memory. Exits with 1 when a query costs more than `--most` times unbound's processor time.
+A row: queries a second (median of the turns, best), processor time of the server for each query (median), how long another client
+waits for answers while dnsperf asks half as often as that (median and all but one in a hundred), and its memory. Exits with 1 when a query costs more than `--most` times unbound's processor time.
 """
 
 import argparse
@@ -19,9 +19,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from pathlib import Path
+
+import dns.message
+import dns.rdatatype
 
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import (
@@ -44,6 +49,8 @@ ADDRESS = "127.0.0.1"
 READY_SECONDS = 60.0
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 NAMES_ASKED = 50_000
+PROBES_A_SECOND = 500
+PROBE_SECONDS = 5.0
 
 
 class Objects:
@@ -89,6 +96,8 @@ class Row:
     rates: list[float] = field(default_factory=list)
     microseconds: list[float] = field(default_factory=list)
     lost: int = 0
+    waits: list[float] = field(default_factory=list)
+    """Milliseconds, sorted."""
     megabytes: float = 0.0
 
 
@@ -118,8 +127,8 @@ def unbound_conf(objects: Objects, port: int) -> Iterator[str]:
             yield f'  local-data: "{name}. 30 IN A {address}"\n'
 
 
-def run_dnsperf(port: int, queries: Path, seconds: int) -> tuple[float, int, int]:
-    """Queries a second, how many were sent, how many were lost."""
+def run_dnsperf(port: int, queries: Path, seconds: int, at_most: int | None = None) -> tuple[float, int, int]:
+    """Queries a second, how many were sent, how many were lost. at_most: so many a second."""
     command = [
         "dnsperf",
         "-s",
@@ -134,6 +143,7 @@ def run_dnsperf(port: int, queries: Path, seconds: int) -> tuple[float, int, int
         "8",
         "-q",
         "100",
+        *(() if at_most is None else ("-Q", str(at_most))),
     ]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rate = re.search(r"Queries per second:\s+([\d.]+)", said)
@@ -152,6 +162,26 @@ def measure(row: Row, pid: int, port: int, queries: Path, seconds: int) -> None:
     row.microseconds.append((processor_seconds(pid) - before) / sent * 1e6)
     row.lost += lost
     row.megabytes = megabytes(pid)
+
+
+def measure_waits(row: Row, port: int, queries: Path, names: Sequence[str], seconds: int) -> None:
+    """One more client asks PROBES_A_SECOND times, one name after the other, while dnsperf asks at half of the median rate."""
+    half = int(statistics.median(row.rates) / 2)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, ThreadPoolExecutor(1) as pool:
+        sock.connect((ADDRESS, port))
+        sock.settimeout(PROBE_SECONDS)
+        load = pool.submit(run_dnsperf, port, queries, seconds, half)
+        time.sleep(seconds / 4)  # dnsperf reads its file first
+        for name in islice(cycle(names), PROBES_A_SECOND * seconds // 2):
+            query = dns.message.make_query(name, dns.rdatatype.A).to_wire()
+            time.sleep(1 / PROBES_A_SECOND)
+            sent = time.perf_counter()
+            sock.send(query)
+            sock.recv(4096)
+            row.waits.append((time.perf_counter() - sent) * 1000)
+        _, _, lost = load.result()
+    row.lost += lost
+    row.waits.sort()
 
 
 async def compare(arguments: argparse.Namespace, directory: Path) -> list[Row]:
@@ -184,6 +214,8 @@ async def compare(arguments: argparse.Namespace, directory: Path) -> list[Row]:
                 for row in rows:
                     row.rates.clear()
                     row.microseconds.clear()
+        for row, port in ((rows[0], ours), (rows[1], theirs)):
+            await asyncio.to_thread(measure_waits, row, port, queries, names, arguments.seconds)
     finally:
         other.terminate()
         await other.wait()
@@ -212,11 +244,16 @@ def main() -> int:
         return 2
     with tempfile.TemporaryDirectory() as directory:
         rows = asyncio.run(compare(arguments, Path(directory)))
-    print(f"{'server':<10} {'qps median':>11} {'best':>8} {'us/query':>9} {'lost':>5} {'RSS MB':>7}")
+    heads = f"{'qps median':>11} {'best':>8} {'us/query':>9} {'lost':>5} {'half load, ms':>14} {'p99':>6} {'RSS MB':>7}"
+    print(f"{'server':<10} {heads}")
     for row in rows:
         median, best = statistics.median(row.rates), max(row.rates)
         cost = statistics.median(row.microseconds)
-        print(f"{row.name:<10} {median:>11.0f} {best:>8.0f} {cost:>9.2f} {row.lost:>5} {row.megabytes:>7.1f}")
+        wait, slow = (row.waits[len(row.waits) * share // 100] for share in (50, 99))
+        figures = (
+            f"{median:>11.0f} {best:>8.0f} {cost:>9.2f} {row.lost:>5} {wait:>14.3f} {slow:>6.2f} {row.megabytes:>7.1f}"
+        )
+        print(f"{row.name:<10} {figures}")
     ratio = statistics.median(rows[0].microseconds) / statistics.median(rows[1].microseconds)
     print(f"processor time of a query: {ratio:.2f} times unbound's")
     return 1 if ratio > arguments.most else 0
