@@ -49,7 +49,7 @@ from nodeagent.proxy.dataplane.interface_sources import Sources, with_sources
 from nodeagent.proxy.dataplane.worker_thread import in_thread
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.framing import Request
-from nodeagent.wire.netlink.rtnetlink import LocalRoute
+from nodeagent.wire.netlink.local_routes import LocalRoute
 from nodeagent.wire.netlink.socket import Failure, NetlinkSocket, retry
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,8 @@ from nodeagent.model.addresses import family_of
 from nodeagent.proxy.dataplane.interface_claim import MARK
 from nodeagent.proxy.dataplane.interface_plan import Present
 from nodeagent.proxy.dataplane.interface_sources import Sources
-from nodeagent.wire.netlink.rtnetlink import LOOPBACK_INDEX, InterfaceAddress, Link, LocalRoute
+from nodeagent.wire.netlink.local_routes import LocalRoute
+from nodeagent.wire.netlink.rtnetlink import LOOPBACK_INDEX, InterfaceAddress, Link
 
 _LINK_LOCAL = "fe80:"
 

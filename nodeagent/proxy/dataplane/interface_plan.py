@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from nodeagent.model.addresses import Family, family_of, pack_address
-from nodeagent.wire.netlink.rtnetlink import LocalRoute
+from nodeagent.wire.netlink.local_routes import LocalRoute
 
 BySource = Mapping[str, frozenset[str]]
 """Destinations of routes by the routes' preferred source; under the empty text those without one."""

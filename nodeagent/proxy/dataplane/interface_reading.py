@@ -11,9 +11,10 @@ from nodeagent.proxy.dataplane.interface_claim import MARK, objection
 from nodeagent.proxy.dataplane.interface_deviation import InterfaceFound
 from nodeagent.proxy.dataplane.interface_plan import BySource, Present, Stray, by_source
 from nodeagent.proxy.dataplane.interface_sources import Sources, preferred_source
-from nodeagent.wire.netlink import rtnetlink
+from nodeagent.wire.netlink import local_routes, rtnetlink
+from nodeagent.wire.netlink.local_routes import LocalRoute
 from nodeagent.wire.netlink.route_lookup import look_up_route, read_found_route
-from nodeagent.wire.netlink.rtnetlink import InterfaceAddress, LocalRoute
+from nodeagent.wire.netlink.rtnetlink import InterfaceAddress
 from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 from nodeagent.wire.netlink.uapi.rtnetlink import RTN_LOCAL, RTN_UNICAST
 
@@ -153,7 +154,7 @@ def _static_routes(netlink: NetlinkSocket, index: int, families: Iterable[Family
             dumps.append(rtnetlink.get_range_routes(index))
         for dump in dumps:
             try:
-                found = (rtnetlink.read_local_route(body, index) for body in netlink.dump(dump))
+                found = (local_routes.read_local_route(body, index) for body in netlink.dump(dump))
                 routes += [route for route in found if route is not None]
             except FileNotFoundError:  # a namespace in which nothing ever was local has no such table yet
                 continue
@@ -182,7 +183,7 @@ def read_routes_over_lo(netlink: NetlinkSocket) -> BySource:
 def _routes_over_lo(netlink: NetlinkSocket, index: int | None, own: AbstractSet[str]) -> BySource:
     """Returns our routes over ``lo`` by their source: those to what interface `index` carries, and to what no interface carries."""
     try:
-        found = [rtnetlink.read_route_over_lo(body) for body in netlink.dump(rtnetlink.get_routes_over_lo())]
+        found = [local_routes.read_route_over_lo(body) for body in netlink.dump(rtnetlink.get_routes_over_lo())]
     except FileNotFoundError:  # a namespace in which nothing ever was local has no such table yet
         return {}
     over_lo = [route for route in found if route is not None]
@@ -200,7 +201,7 @@ def _held_elsewhere(netlink: NetlinkSocket, index: int | None, among: AbstractSe
         if (found := rtnetlink.read_address(body)) is not None and found.ifindex != index
     }
     for body in netlink.dump(rtnetlink.get_local_routes(Family.IPV4)):
-        route = rtnetlink.read_local_route(body, None)
-        if route is not None and (index is None or rtnetlink.read_local_route(body, index) is None):
+        route = local_routes.read_local_route(body, None)
+        if route is not None and (index is None or local_routes.read_local_route(body, index) is None):
             held.add(route.destination)
     return held & among

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.interface_plan import InterfacePlan, Present, in_order
-from nodeagent.wire.netlink.rtnetlink import LocalRoute
+from nodeagent.wire.netlink.local_routes import LocalRoute
 
 Sources = Mapping[Family, str]
 """The preferred source of each family; empty if the node has no usable one."""

@@ -12,7 +12,7 @@ from typing import Protocol
 from nodeagent.model.backoff import Backoff
 from nodeagent.model.reports import DriftReport
 from nodeagent.proxy.dataplane.interface_drift import Drift, InterfaceNotifications, PartsDrift
-from nodeagent.wire.netlink import rtnetlink
+from nodeagent.wire.netlink import local_routes, rtnetlink
 from nodeagent.wire.netlink.framing import messages
 from nodeagent.wire.netlink.notifications import Group, following
 from nodeagent.wire.netlink.uapi.rtnetlink import (
@@ -186,11 +186,11 @@ class InterfaceWatch:
         if rtnetlink.is_default_route(body):
             notifications.default_route()
             return True
-        if notifications.ifindex is None or not rtnetlink.may_be_local_route(body):
+        if notifications.ifindex is None or not local_routes.may_be_local_route(body):
             return False
-        if (route := rtnetlink.read_local_route(body, notifications.ifindex)) is not None:
+        if (route := local_routes.read_local_route(body, notifications.ifindex)) is not None:
             notifications.route(route, gone=gone)
-        elif (route := rtnetlink.read_route_over_lo(body)) is not None:
+        elif (route := local_routes.read_route_over_lo(body)) is not None:
             notifications.route_over_lo(route, gone=gone)
         return route is not None
 

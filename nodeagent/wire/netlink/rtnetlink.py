@@ -26,9 +26,8 @@ _NEXTHOP = struct.Struct("=HBBi")  # rtnexthop: length, flags, hops, interface i
 _ADDRESS_LENGTHS = frozenset(family.address_length for family in Family)
 _VIA_FAMILY_BYTES = 2  # before the address of struct rtvia
 _U32 = struct.Struct("=I")
-_PROTOCOL_OVER_LO = 110
+PROTOCOL_OVER_LO = 110
 """Assigned to no other program (iproute2, etc/iproute2/rt_protos): the routes over ``lo`` are recognised as ours only by it."""
-_OUR_PROTOCOLS = frozenset({uapi.RTPROT_STATIC, _PROTOCOL_OVER_LO})
 LOOPBACK_INDEX = 1
 """The index of ``lo`` in every network namespace (include/net/flow.h, LOOPBACK_IFINDEX)."""
 
@@ -67,16 +66,6 @@ class InterfaceAddress(NamedTuple):
     address: str
     prefix_length: int
     as_ours: bool
-
-
-class LocalRoute(NamedTuple):
-    """One of our routes: to an address, which is local because of it, or to an IPv6 range (text with a prefix length).
-
-    source: the address that a connection of the node to there gets if its program chose none; empty: the kernel's choice.
-    """
-
-    destination: str
-    source: str = ""
 
 
 def get_link(name: str) -> Request:
@@ -201,7 +190,7 @@ def delete_local_route(address: str, index: int) -> Request:
 
 def get_routes_over_lo() -> Request:
     """Returns the request for a dump of our local IPv4 routes over ``lo`` (filtered by the kernel from 4.20 on, else everything)."""
-    return _get_local_routes(Family.IPV4, _PROTOCOL_OVER_LO, LOOPBACK_INDEX)
+    return _get_local_routes(Family.IPV4, PROTOCOL_OVER_LO, LOOPBACK_INDEX)
 
 
 def _get_local_routes(family: Family, protocol: int, index: int | None, kind: int = uapi.RTN_LOCAL) -> Request:
@@ -215,12 +204,12 @@ def add_route_over_lo(address: str, source: str = "") -> Request:
 
     The kernel prepends what is neither exclusive nor appended (net/ipv4/fib_trie.c, fib_table_insert); twice is EEXIST.
     """
-    return Request(uapi.RTM_NEWROUTE, NLM_F_CREATE, _route(address, LOOPBACK_INDEX, _PROTOCOL_OVER_LO, source))
+    return Request(uapi.RTM_NEWROUTE, NLM_F_CREATE, _route(address, LOOPBACK_INDEX, PROTOCOL_OVER_LO, source))
 
 
 def delete_route_over_lo(address: str, source: str = "") -> Request:
     """Undoes `add_route_over_lo`. Without a source it deletes the first of these routes, whatever its source is."""
-    return Request(uapi.RTM_DELROUTE, 0, _route(address, LOOPBACK_INDEX, _PROTOCOL_OVER_LO, source))
+    return Request(uapi.RTM_DELROUTE, 0, _route(address, LOOPBACK_INDEX, PROTOCOL_OVER_LO, source))
 
 
 @reader
@@ -302,48 +291,9 @@ def is_default_route(body: memoryview) -> bool:
 
 
 @reader
-def may_be_local_route(body: memoryview) -> bool:
-    """Returns whether `read_local_route` is worth its time. Cheap, and False for nearly all routes of a node that learns many."""
-    return bool(body[5] in _OUR_PROTOCOLS and (body[7] == uapi.RTN_LOCAL or body[4] == uapi.RT_TABLE_LOCAL))
-
-
-@reader
 def leads_here(body: memoryview) -> bool:
     """Returns whether a route is one to this node itself."""
     return bool(_ROUTE.unpack_from(body)[7] == uapi.RTN_LOCAL)
-
-
-@reader
-def read_local_route(body: memoryview, index: int | None) -> LocalRoute | None:
-    """Returns one of our routes over interface `index` (None: over any); None for any other route."""
-    return _local_route(body, index, uapi.RTPROT_STATIC)
-
-
-@reader
-def read_route_over_lo(body: memoryview) -> LocalRoute | None:
-    """Returns one of our routes over ``lo``; None for any other route."""
-    return _local_route(body, LOOPBACK_INDEX, _PROTOCOL_OVER_LO)
-
-
-def _local_route(body: memoryview, index: int | None, ours: int) -> LocalRoute | None:
-    family, length, _, _, _, protocol, _, kind, flags = _ROUTE.unpack_from(body)
-    if kind not in {uapi.RTN_LOCAL, uapi.RTN_UNICAST} or protocol != ours or flags & uapi.RTM_F_CLONED:
-        return None
-    found = dict(attributes(body[_ROUTE.size :]))
-    packed = found.get(uapi.RTA_DST, b"")
-    if index is not None and bytes(found.get(uapi.RTA_OIF, b"")) != _U32.pack(index):
-        return None
-    table = found.get(uapi.RTA_TABLE, b"")
-    if bytes(table) != _U32.pack(uapi.RT_TABLE_LOCAL) or family not in {socket.AF_INET, socket.AF_INET6}:
-        return None
-    source = _source_text(bytes(found[uapi.RTA_PREFSRC])) if uapi.RTA_PREFSRC in found else ""
-    if kind == uapi.RTN_UNICAST:
-        to_range = family == socket.AF_INET6 and len(packed) == Family.IPV6.address_length
-        return LocalRoute(f"{unpack_address(packed)}/{length}", source) if to_range else None
-    return LocalRoute(unpack_address(packed), source) if packed and len(packed) * 8 == length else None
-
-
-_source_text = lru_cache(maxsize=16)(unpack_address)  # thousands of routes have the same source
 
 
 @reader

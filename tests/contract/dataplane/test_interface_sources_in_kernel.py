@@ -8,10 +8,10 @@ import pytest
 
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.interface import ServiceInterface
-from nodeagent.wire.netlink import rtnetlink
+from nodeagent.wire.netlink import local_routes
 from nodeagent.wire.netlink.framing import Request, messages
+from nodeagent.wire.netlink.local_routes import LocalRoute
 from nodeagent.wire.netlink.notifications import Group
-from nodeagent.wire.netlink.rtnetlink import LocalRoute
 from nodeagent.wire.netlink.socket import NetlinkSocket
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_ROUTE
 from nodeagent.wire.netlink.uapi.rtnetlink import RTM_DELROUTE
@@ -112,7 +112,7 @@ def test_routes_of_earlier_versions_are_adopted_without_a_gap(namespace: Namespa
             gone = []
             while (reported := events.receive_now()) is not None:
                 gone += [
-                    rtnetlink.read_route_over_lo(body)
+                    local_routes.read_route_over_lo(body)
                     for kind, _, _, body in messages(reported)
                     if kind == RTM_DELROUTE
                 ]

@@ -17,7 +17,7 @@ from nodeagent.proxy.dataplane.kube_proxy.ipvs_messages import family_number, re
 from nodeagent.proxy.dataplane.program.chain import Chain, Hook, ProgramOptions
 from nodeagent.proxy.dataplane.program.program import build_program
 from nodeagent.proxy.dataplane.program.schema import TABLE, set_specs
-from nodeagent.wire.netlink import rtnetlink
+from nodeagent.wire.netlink import local_routes, rtnetlink
 from nodeagent.wire.netlink.bridges import families_filtered, look_up_port, read_port, sends_back
 from nodeagent.wire.netlink.conntrack import create_flow, delete_flow, masquerade_address, read_flows
 from nodeagent.wire.netlink.framing import Request, attribute, nested, packed_message, string
@@ -77,9 +77,14 @@ def _check_routes(data: bytes) -> None:
     body = memoryview(data)
     for of_bridges in (families_filtered, sends_back, read_port, read_hardware_address):
         allowed(lambda read=of_bridges: read(body))  # type: ignore[misc]
-    for read in (rtnetlink.read_link, rtnetlink.read_address, rtnetlink.reaches_others, rtnetlink.may_be_local_route):
+    for read in (
+        rtnetlink.read_link,
+        rtnetlink.read_address,
+        rtnetlink.reaches_others,
+        local_routes.may_be_local_route,
+    ):
         allowed(lambda read=read: read(body))  # type: ignore[misc]
-    allowed(lambda: rtnetlink.read_local_route(body, 7))
+    allowed(lambda: local_routes.read_local_route(body, 7))
     allowed(lambda: [socket.inet_ntop(_family(packed), packed) for packed in rtnetlink.gateways_of(body)])
 
 

@@ -15,7 +15,7 @@ from nodeagent.proxy.dataplane.interface_plan import (
     plan_change,
 )
 from nodeagent.proxy.dataplane.interface_sources import preferred_source, with_sources
-from nodeagent.wire.netlink.rtnetlink import LocalRoute
+from nodeagent.wire.netlink.local_routes import LocalRoute
 
 VIPS = st.sampled_from(
     [*(f"10.96.0.{n}" for n in range(1, 12)), *(f"fd00::{n}" for n in range(1, 6)), "fd00::/64", "fd01::/112"]

@@ -13,7 +13,7 @@ from nodeagent.proxy.dataplane.errors import KernelUnclear
 from nodeagent.proxy.dataplane.kube_proxy.iptables_nft import parse_rule
 from nodeagent.proxy.dataplane.kube_proxy.ipvs_messages import family_number, read_server
 from nodeagent.proxy.dataplane.program.schema import AFFINITY, set_specs
-from nodeagent.wire.netlink import rtnetlink
+from nodeagent.wire.netlink import local_routes, rtnetlink
 from nodeagent.wire.netlink.bridges import families_filtered, filters_vlans, read_port, read_vlans, sends_back
 from nodeagent.wire.netlink.framing import MalformedMessageError, Received, attribute, nested
 from nodeagent.wire.netlink.link_programs import read_express_program, read_filter, read_queueing
@@ -44,7 +44,7 @@ def elements(*packed: bytes) -> bytes:
         pytest.param(rtnetlink.read_address, b"\2", id="an address"),
         pytest.param(rtnetlink.read_address, b"\2" + bytes(7) + attribute(2, b"\x0a\0\0"), id="three bytes of it"),
         pytest.param(rtnetlink.reaches_others, b"", id="how far an address reaches"),
-        pytest.param(rtnetlink.may_be_local_route, b"", id="a route"),
+        pytest.param(local_routes.may_be_local_route, b"", id="a route"),
         pytest.param(rtnetlink.gateways_of, b"", id="gateways"),
         pytest.param(read_state, bytes(8), id="a neighbour's state"),
         pytest.param(read_port, bytes(7), id="a port of a bridge"),
