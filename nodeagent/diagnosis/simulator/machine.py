@@ -13,8 +13,10 @@ from nodeagent.diagnosis.simulator.spelling import UNKNOWN, Form, RegisterConten
 from nodeagent.model.addresses import pack_address, unpack_address
 from nodeagent.proxy.dataplane.image.image import TableImage
 from nodeagent.proxy.dataplane.program.schema import SetSpec
+from nodeagent.wire.netlink.conntrack import state_bit
 from nodeagent.wire.netlink.nf_tables import expressions as nft
-from nodeagent.wire.netlink.uapi.nfnetlink_conntrack import IPS_DST_NAT
+from nodeagent.wire.netlink.uapi.nf_tables import IP_CT_DIR_ORIGINAL
+from nodeagent.wire.netlink.uapi.nfnetlink_conntrack import IP_CT_NEW, IPS_DST_NAT
 from nodeagent.wire.netlink.uapi.rtnetlink import RTN_LOCAL, RTN_UNICAST
 
 _REGISTER_BYTES = 16 * 4
@@ -97,6 +99,8 @@ class Machine:
             case nft.Untracked():
                 self.untracked = True
                 self.words.append("notrack")
+            case nft.FlowOffload(flowtable):
+                self.words.append(f"flow add @{flowtable}")
             case nft.MetaSet() | nft.Mask() | nft.UpdateMap():
                 self._write(expression)
             case nft.Verdict() | nft.LookupVerdict() | nft.Dnat() | nft.Masquerade() | nft.Reject():
@@ -172,10 +176,12 @@ class Machine:
                 return self.oif.encode().ljust(_IFNAMSIZ, b"\0")
 
     def _connection(self, key: nft.CtKey) -> bytes:
-        """Returns a value of the original direction: the packet as it arrived."""
+        """Returns a value of the original direction: the packet, the first of its connection, as it arrived."""
         match key:
-            case nft.CtKey.STATUS:
-                return nft.native_u32(self.status)
+            case nft.CtKey.STATE | nft.CtKey.STATUS:
+                return state_bit(IP_CT_NEW) if key is nft.CtKey.STATE else nft.native_u32(self.status)
+            case nft.CtKey.DIRECTION:
+                return bytes((IP_CT_DIR_ORIGINAL,))
             case nft.CtKey.PROTOCOL:
                 return bytes((self.packet.protocol,))
             case nft.CtKey.PROTO_DST:

@@ -57,6 +57,8 @@ _OF_KIND = {
     FieldType.SLOT: Form.SLOT,
 }
 _CT_NAMES = {
+    nft.CtKey.STATE: "ct state",
+    nft.CtKey.DIRECTION: "ct direction",
     nft.CtKey.STATUS: "ct status",
     nft.CtKey.PROTOCOL: "ct original protocol",
     nft.CtKey.PROTO_DST: "ct original proto-dst",
@@ -66,6 +68,8 @@ _CT_NAMES = {
     nft.CtKey.DST_IP6: "ct original ip6 daddr",
 }
 _CT_FORMS = {
+    nft.CtKey.STATE: Form.NUMBER,
+    nft.CtKey.DIRECTION: Form.NUMBER,
     nft.CtKey.STATUS: Form.NUMBER,
     nft.CtKey.PROTOCOL: Form.PROTOCOL,
     nft.CtKey.PROTO_DST: Form.PORT,

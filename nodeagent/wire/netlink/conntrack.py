@@ -206,6 +206,11 @@ def _address(message: dict[int, memoryview], direction: int, which: int) -> byte
     return bytes(dict(attributes(parts.get(uapi.CTA_TUPLE_IP, memoryview(b"")))).get(which, b""))
 
 
+def state_bit(info: int) -> bytes:
+    """Returns the bit of `ct state` for a number of enum ip_conntrack_info, as a register of a rule holds it (NF_CT_STATE_BIT)."""
+    return _U32.pack(1 << (info % uapi.IP_CT_IS_REPLY + 1))
+
+
 class FlowState(NamedTuple):
     """The state of a tracked flow. answered: a packet came back. left: seconds until the flow is dropped, without further
     packets. state: TCP_CONNTRACK_… (linux/netfilter/nf_conntrack_tcp.h); 0 for other protocols."""

@@ -31,10 +31,12 @@ from nodeagent.wire.netlink.nf_tables.ruleset_objects import (
     NewSet,
     pack_chain,
     pack_element_list,
+    pack_flowtable,
     pack_rule,
     pack_set,
     pack_table,
     read_chain,
+    read_flowtable,
     read_generation,
     read_rule,
     read_set,
@@ -116,6 +118,7 @@ def _ruleset() -> Iterator[bytes]:
     yield pack_table(TABLE, 0, "comment") + attribute(4, bytes(8))
     yield pack_chain(TABLE, "base", ChainHook(0, -100, "nat"))
     yield pack_chain(TABLE, "inner")
+    yield pack_flowtable(TABLE, "flows", ("eth0", "veth1"))
     for spec in SPECS.values():
         yield pack_set(TABLE, NewSet(spec.name, spec.flags, 7, spec.key_length(FAMILY), 7, 4, counter=spec.counter), 1)
         form = spec.form(FAMILY)
@@ -137,7 +140,7 @@ def _ruleset() -> Iterator[bytes]:
 
 def _check_ruleset(data: bytes) -> None:
     body = memoryview(data)
-    for read in (read_table, table_of, parse_chain, parse_rule, read_generation):
+    for read in (read_table, table_of, parse_chain, parse_rule, read_generation, read_flowtable):
         allowed(lambda read=read: read(body))  # type: ignore[misc]
     for spec in SPECS.values():
         form = spec.form(FAMILY)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.program.chain import Chain, ChainType, Hook
 from nodeagent.proxy.dataplane.program.schema import SetSpec
-from nodeagent.wire.netlink.nf_tables.comparison import covers
-from nodeagent.wire.netlink.nf_tables.expressions import OneOf, Rule, set_looked_up
+from nodeagent.wire.netlink.nf_tables.comparison import covers, set_looked_up
+from nodeagent.wire.netlink.nf_tables.expressions import OneOf, Rule
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import ChainHook, KernelRule, SetHeader
 
 _CHAIN_TYPES = frozenset(kind.value for kind in ChainType)

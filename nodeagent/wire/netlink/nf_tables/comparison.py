@@ -2,7 +2,7 @@
 
 import sys
 
-from nodeagent.wire.netlink.framing import ATTRIBUTE, attributes
+from nodeagent.wire.netlink.framing import ATTRIBUTE, attribute_map, attributes, text_of
 from nodeagent.wire.netlink.netfilter import number
 from nodeagent.wire.netlink.uapi import nf_tables as uapi
 
@@ -14,6 +14,11 @@ BROAD_REGISTERS = {
     uapi.NFT_REG_4: uapi.NFT_REG32_12,
 }
 """The kernel reports 32-bit registers on a 16-byte boundary under the number of the 128-bit one."""
+
+
+def set_looked_up(data: memoryview) -> str:
+    """Returns the name of the set in the data of a lookup; empty if it has no name."""
+    return text_of(attribute_map(data).get(uapi.NFTA_LOOKUP_SET, memoryview(b"")))
 
 
 def covers(held: bytes, wanted: bytes) -> bool:

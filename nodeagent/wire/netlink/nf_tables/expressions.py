@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from nodeagent.wire.netlink.framing import attribute, attribute_map, nested, string, text_of
+from nodeagent.wire.netlink.framing import attribute, nested, string
 from nodeagent.wire.netlink.netfilter import u8, u32, u64
 from nodeagent.wire.netlink.uapi import nf_tables as uapi
 
@@ -36,6 +36,8 @@ class MetaKey(IntEnum):
 class CtKey(IntEnum):
     """enum nft_ct_keys."""
 
+    STATE = uapi.NFT_CT_STATE
+    DIRECTION = uapi.NFT_CT_DIRECTION
     STATUS = uapi.NFT_CT_STATUS
     PROTOCOL = uapi.NFT_CT_PROTOCOL
     PROTO_DST = uapi.NFT_CT_PROTO_DST
@@ -57,7 +59,7 @@ class Code(IntEnum):
 
 ANONYMOUS_SET = "__set%d"
 """The name of a set that is part of a rule; the kernel inserts a number."""
-CT_DIRECTIONLESS = frozenset({CtKey.STATUS, CtKey.PROTOCOL})
+CT_DIRECTIONLESS = frozenset({CtKey.STATE, CtKey.DIRECTION, CtKey.STATUS, CtKey.PROTOCOL})
 
 
 def register(index: int) -> int:
@@ -72,11 +74,6 @@ def data_value(data: bytes) -> bytes:
 
 def _looked_up(name: str, index: int) -> bytes:
     return string(uapi.NFTA_LOOKUP_SET, name) + u32(uapi.NFTA_LOOKUP_SREG, register(index))
-
-
-def set_looked_up(data: memoryview) -> str:
-    """Returns the name of the set in the data of a lookup; empty if it has no name."""
-    return text_of(attribute_map(data).get(uapi.NFTA_LOOKUP_SET, memoryview(b"")))
 
 
 def verdict_value(code: Code, chain: str | None) -> bytes:
@@ -369,6 +366,18 @@ class Untracked:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowOffload:
+    """Adds the connection to a flowtable, if it is in none and can be (flow add; net/netfilter/nft_flow_offload.c)."""
+
+    flowtable: str
+
+    name = "flow_offload"
+
+    def encode(self) -> bytes:
+        return string(uapi.NFTA_FLOW_TABLE_NAME, self.flowtable)
+
+
+@dataclass(frozen=True, slots=True)
 class UpdateMap:
     """Adds or refreshes an element of a dynamic map: key and data from registers, with a timeout.
 
@@ -429,6 +438,7 @@ Expression = (
     | FibType
     | SocketWildcard
     | Untracked
+    | FlowOffload
     | UpdateMap
     | Unreadable
 )

@@ -167,6 +167,10 @@ def _untracked(fields: Fields) -> nft.Expression:  # noqa: ARG001 - it has none
     return nft.Untracked()
 
 
+def _flow_offload(fields: Fields) -> nft.Expression:
+    return nft.FlowOffload(text_of(fields[uapi.NFTA_FLOW_TABLE_NAME]))
+
+
 def _update(fields: Fields) -> nft.Expression:
     if number(fields[uapi.NFTA_DYNSET_OP]) != uapi.NFT_DYNSET_OP_UPDATE:
         raise ValueError("not an update")
@@ -189,5 +193,6 @@ _READERS: dict[str, Callable[[Fields], nft.Expression]] = {
     "fib": _fib,
     "socket": _socket,
     "notrack": _untracked,
+    "flow_offload": _flow_offload,
     "dynset": _update,
 }

@@ -99,6 +99,43 @@ def read_chain(data: memoryview) -> ChainHeader:
     return ChainHeader(table, name, hook, Code.ACCEPT if policy is None else number(policy))
 
 
+class Flowtable(NamedTuple):
+    """A flowtable, and the devices at whose ingress hook it takes packets."""
+
+    table: str
+    name: str
+    devices: frozenset[str]
+
+
+def pack_flowtable(table: str, name: str, devices: Iterable[str] = ()) -> bytes:
+    """Packs a new flowtable at the ingress hook; or, of one that exists, devices to add or to remove."""
+    named = [string(uapi.NFTA_DEVICE_NAME, device) for device in devices]
+    where = u32(uapi.NFTA_FLOWTABLE_HOOK_NUM, uapi.NF_NETDEV_INGRESS) + u32(uapi.NFTA_FLOWTABLE_HOOK_PRIORITY, 0)
+    if named:
+        where += nested(uapi.NFTA_FLOWTABLE_HOOK_DEVS, *named)
+    return named_flowtable(table, name) + nested(uapi.NFTA_FLOWTABLE_HOOK, where)
+
+
+def pack_counting_flowtable(table: str, name: str) -> bytes:
+    """Packs a new flowtable that continues the counts of connection tracking (net.netfilter.nf_conntrack_acct)."""
+    return pack_flowtable(table, name) + u32(uapi.NFTA_FLOWTABLE_FLAGS, uapi.NFT_FLOWTABLE_COUNTER)
+
+
+def named_flowtable(table: str, name: str) -> bytes:
+    """Packs a reference to a flowtable."""
+    return string(uapi.NFTA_FLOWTABLE_TABLE, table) + string(uapi.NFTA_FLOWTABLE_NAME, name)
+
+
+@reader
+def read_flowtable(data: memoryview) -> Flowtable:
+    """Reads a flowtable's message."""
+    fields = attribute_map(data)
+    table, name = text_of(fields[uapi.NFTA_FLOWTABLE_TABLE]), text_of(fields[uapi.NFTA_FLOWTABLE_NAME])
+    where = attribute_map(fields.get(uapi.NFTA_FLOWTABLE_HOOK, _NOTHING))
+    named = attributes(where.get(uapi.NFTA_FLOWTABLE_HOOK_DEVS, _NOTHING))
+    return Flowtable(table, name, frozenset(text_of(device) for kind, device in named if kind == uapi.NFTA_DEVICE_NAME))
+
+
 class KernelExpression(NamedTuple):
     """An expression of a rule as dumped: its name and raw data."""
 

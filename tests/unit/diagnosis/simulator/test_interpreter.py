@@ -19,6 +19,7 @@ from nodeagent.wire.netlink.nf_tables.expressions import (
     Dnat,
     Expression,
     FibType,
+    FlowOffload,
     Immediate,
     Lookup,
     LookupVerdict,
@@ -442,5 +443,5 @@ def test_no_expression_is_unknown(table: BuildTable) -> None:
     kinds: Any = Expression
     used = [load.values[1] for load in LOADS]
     more = (Cmp, MetaSet, Mask, Lookup, LookupVerdict, OneOf, Verdict, Random, Dnat, Masquerade, Reject, UpdateMap)
-    of_names = (SocketWildcard, Untracked)
-    assert {type(expression) for expression in used} | {*more, *of_names, Unreadable} == set(kinds.__args__)
+    of_options = (SocketWildcard, Untracked, FlowOffload)
+    assert {type(expression) for expression in used} | {*more, *of_options, Unreadable} == set(kinds.__args__)

@@ -18,9 +18,9 @@ from nodeagent.wire.netlink.bridges import families_filtered, filters_vlans, rea
 from nodeagent.wire.netlink.framing import MalformedMessageError, Received, attribute, nested
 from nodeagent.wire.netlink.link_programs import read_express_program, read_filter, read_queueing
 from nodeagent.wire.netlink.neighbours import read_state
+from nodeagent.wire.netlink.nf_tables.comparison import set_looked_up
 from nodeagent.wire.netlink.nf_tables.element_reading import read_elements, read_pairs
 from nodeagent.wire.netlink.nf_tables.elements import ElementForm
-from nodeagent.wire.netlink.nf_tables.expressions import set_looked_up
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import read_chain, read_rule, read_set, table_of
 from nodeagent.wire.netlink.socket import errno_of, offset_at_fault
 from nodeagent.wire.netlink.uapi.netlink import NLM_F_ACK_TLVS
