@@ -137,6 +137,11 @@ class DataplaneConfig(Group):
     """Count packets and bytes of new connections per frontend."""
     endpoint_counters: values.Switch = option(False, "true or false")
     """Also count how often each endpoint of a frontend is picked. A change of this option replaces the table."""
+    flowtable: values.Switch = option(False, "true or false")
+    """Forward further packets of established connections to Services from the ingress hook of the interface at which
+    they arrive (nftables flowtable; TCP, and UDP that goes on for two seconds): they pass no chain, also none of other
+    programs. Not if routes to pods have an encapsulation of their own (`ip route … encap`). Where the kernel has no
+    flowtables, this is a problem, and connections are forwarded as without it."""
 
 
 class ConntrackConfig(Group):

@@ -28,6 +28,7 @@ from nodeagent.proxy.dataplane.connection_watch import ConnectionWatch
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.driver import TableDriver
 from nodeagent.proxy.dataplane.driver.early_reading import EarlyReading, read_early
+from nodeagent.proxy.dataplane.driver.flowtable_support import flowtable_problem
 from nodeagent.proxy.dataplane.driver.kernel_counts import read_kernel_counts
 from nodeagent.proxy.dataplane.driver.ownership import choose_ownership
 from nodeagent.proxy.dataplane.driver.release import release_captures
@@ -287,6 +288,7 @@ class Agent:
             engine = self._engine(dataplane, ownership)
             await dataplane.with_counts_settled(engine.first_pass(every_family=True))
             await dataplane.purge()
+            await dataplane.add_devices()
             self._conditions.look()
             await self._node_addresses.report()
             await self._beside.cleaner.clean()
@@ -335,7 +337,21 @@ class Agent:
         """Returns the options of each family's rules: with rules about names as long as a process answers any."""
         names = self._names.here != NamesHere()
         made = {family: part_options.program_options(self._config, family) for family in self._families}
-        return {family: replace(options, names=options.names or names) for family, options in made.items()}
+        made = {family: replace(options, names=options.names or names) for family, options in made.items()}
+        return self._without_unsupported(made)
+
+    def _without_unsupported(self, made: Mapping[Family, ProgramOptions]) -> Mapping[Family, ProgramOptions]:
+        """Returns these options without flowtables where the kernel has none, which becomes a problem."""
+        lacking = {
+            family: problem
+            for family, options in made.items()
+            if options.flowtable and (problem := flowtable_problem(self._netlink, family)) is not None
+        }
+        self._board.replace("flowtable", lacking.values())
+        return {
+            family: replace(options, flowtable=options.flowtable and family not in lacking)
+            for family, options in made.items()
+        }
 
     def _dataplane(
         self, ownership: Ownership, program: Mapping[Family, ProgramOptions], early: Mapping[Family, EarlyReading]
@@ -347,6 +363,7 @@ class Agent:
             self._beside.listeners,
             interface_name=part_options.wanted_interface(self._config),
             early=early,
+            report_devices=self._board.reporter("devices of the flowtables"),
         )
         self._tables = dataplane.tables
         return dataplane

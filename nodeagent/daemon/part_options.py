@@ -69,6 +69,7 @@ def program_options(config: AgentConfig, family: Family) -> ProgramOptions:
         names=config.dns.enabled,
         endpoint_counters=config.dataplane.endpoint_counters,
         pod_range=pod_range,
+        flowtable=config.dataplane.flowtable,
     )
 
 

@@ -9,13 +9,14 @@ from nodeagent.proxy.dataplane.image.image import class_of, interval_cidrs
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 from nodeagent.proxy.dataplane.program.classes import pick_class
+from nodeagent.proxy.dataplane.program.offloading import FORWARD_CHAIN
 from nodeagent.proxy.dataplane.program.program import verdict_elements
 from nodeagent.wire.netlink.nf_tables.expressions import Cmp, Expression, Meta, MetaKey
 from nodeagent.wire.netlink.nf_tables.rule_reading import read_rule_expressions
 
 
 def is_program(contents: Contents, family: Family) -> bool:
-    """Returns whether these are the rules for any kind of pod detection, with or without masqueradeAll and names."""
+    """Returns whether these are the rules for any kind of pod detection, with or without masqueradeAll, names and a flowtable."""
     classes = {pick for key in contents.verdicts[schema.DISPATCH] if (pick := pick_class(class_of(key))) is not None}
     timeouts = {class_of(key) for key in contents.verdicts[schema.LEARN]}
     belief = Belief(contents.image, classes=classes, timeouts=timeouts)
@@ -34,7 +35,9 @@ def _possible_options(contents: Contents) -> Iterator[ProgramOptions]:
         *((detection, name, "") for detection, name in ((PodDetection.NONE, ""), *by_interface)),
     )
     for (detection, name, pod_range), masquerade_all, names in itertools.product(pods, (False, True), (False, True)):
-        yield ProgramOptions(detection, name, masquerade_all, names=names, pod_range=pod_range)
+        yield ProgramOptions(
+            detection, name, masquerade_all, names=names, pod_range=pod_range, flowtable=FORWARD_CHAIN in contents.hooks
+        )
 
 
 def _interfaces(contents: Contents) -> Iterator[str]:

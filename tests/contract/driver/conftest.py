@@ -37,7 +37,9 @@ from tests.harness.kernel_faults import KernelFaults
 T = TypeVar("T")
 
 _CLONE_NEWNET = 0x40000000
-OPTIONS = ProgramOptions(PodDetection.CIDR)
+FLOWTABLE = os.environ.get("FLOWTABLE") == "1"
+"""Whether these tests run with tables that offload connections: only on kernels that have flowtables (tests/boot/vm)."""
+OPTIONS = ProgramOptions(PodDetection.CIDR, flowtable=FLOWTABLE)
 SPECS = {spec.name: spec for spec in set_specs(counters=True)}
 NODE = NodeState(
     ("10.96.0.0/16", "fd00:10:96::/112"),

@@ -16,6 +16,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import ServiceState
 from nodeagent.proxy.dataplane.driver.belief import Contents, Ownership
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
+from tests.contract.driver.conftest import FLOWTABLE
 
 pytestmark = pytest.mark.kernel
 
@@ -31,6 +32,7 @@ OPTIONS = [
     pytest.param(ProgramOptions(counters=False), id="no counters"),
     pytest.param(ProgramOptions(PodDetection.CIDR, endpoint_counters=True), id="endpoints counted"),
     pytest.param(ProgramOptions(PodDetection.CIDR, names=True), id="with names"),
+    *([pytest.param(ProgramOptions(PodDetection.CIDR, flowtable=True), id="offloading")] if FLOWTABLE else []),
 ]
 AFFINITY_UPDATE = re.compile(r"^.*update @affinity .*\n", re.MULTILINE)
 

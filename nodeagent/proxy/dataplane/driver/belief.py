@@ -34,6 +34,7 @@ class Contents:
     verdicts: verdict map → key → chain. policies: chain → its verdict's number.
     sampled: sets of which only some elements were read, and found as believed.
     catch_all: a set with an element that matches every other key; empty if there is no such set.
+    flowtables: flowtable → its devices. An outline has none: a rule that adds connections to one shows that it exists.
     """
 
     header: TableHeader
@@ -46,6 +47,7 @@ class Contents:
     policies: dict[str, int] = field(default_factory=dict)
     sampled: set[str] = field(default_factory=set)
     catch_all: str = ""
+    flowtables: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def fits(self, specs: Mapping[str, SetSpec], family: Family) -> bool:
         """Returns whether the table is in force and has exactly our sets, of this schema, without a catch-all element."""
@@ -73,6 +75,7 @@ class Belief:
     exists: there is a table of our name. usable: it has our schema and ownership, so only differences are written.
     claimed: this process's socket has claimed it. program_right: chains and rules are what they should be.
     classes, timeouts: pick and learn chains that exist; added when first needed, removed a while after they were last needed.
+    flowtables: the flowtables that exist.
     affinity: what a new table in its place shall contain, key → (endpoint, timeout ms, remaining ms).
     """
 
@@ -85,6 +88,7 @@ class Belief:
     classes: set[PickClass] = field(default_factory=set)
     timeouts: set[int] = field(default_factory=set)
     chains: frozenset[str] = frozenset()
+    flowtables: frozenset[str] = frozenset()
     verdicts: dict[str, dict[bytes, str]] = field(default_factory=dict)
     affinity: LearnedAffinity = field(default_factory=dict)
 
@@ -113,6 +117,7 @@ def belief_from(
         usable=fits and owned == (ownership is Ownership.OWNED),
         handle=contents.header.handle,
         chains=frozenset(contents.hooks),
+        flowtables=frozenset(contents.flowtables),
         verdicts=contents.verdicts,
     )
     if not fits:
@@ -121,8 +126,10 @@ def belief_from(
         pick for key in contents.verdicts[schema.DISPATCH] if (pick := pick_class(class_of(key))) is not None
     }
     belief.timeouts = {class_of(key) for key in contents.verdicts[schema.LEARN]}
-    belief.program_right = contents.verdicts == verdict_elements(belief.classes, belief.timeouts) and program_matches(
-        contents, family, options, belief
+    belief.program_right = (
+        contents.verdicts == verdict_elements(belief.classes, belief.timeouts)
+        and belief.flowtables == ({schema.FLOWTABLE} if options.flowtable else set())
+        and program_matches(contents, family, options, belief)
     )
     return belief
 

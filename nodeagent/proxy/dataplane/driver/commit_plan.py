@@ -7,7 +7,7 @@ in a transaction of their own, rules that read other ranges come after these, an
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nodeagent.model.addresses import Family
@@ -132,25 +132,31 @@ class Planner:
         transaction, hooks = self._begin(), self._begin()
         if belief.exists:
             transaction.delete_table()
-        delta, program = self._fill(transaction, wanted, counts, belief.affinity)
+        delta, program = self._fill(transaction, wanted, counts, belief.affinity, self._options)
         hooks.hook(program)
         classes, timeouts = frozenset(classes_in(wanted)), frozenset(timeouts_in(wanted))
         return TablePlan(transaction, delta, classes, timeouts, self._begin(), hooks, new_table=True)
 
     def plan_standby(self, wanted: TableImage, learned: LearnedAffinity) -> tuple[Transaction, Transaction]:
-        """Returns two transactions: a second table with the same content, and its hooks, each right behind that of our table."""
+        """Returns two transactions: a second table with the same content, and its hooks, each right behind that of our table. It
+        offloads no connection: those of our table go through the chains until that one is rebuilt."""
         filled, hooks = (Transaction(self._family, self._specs, schema.STANDBY_TABLE) for _ in range(2))
-        _, program = self._fill(filled, wanted, None, learned)
+        _, program = self._fill(filled, wanted, None, learned, replace(self._options, flowtable=False))
         hooks.hook(behind(program))
         return filled, hooks
 
     def _fill(
-        self, transaction: Transaction, wanted: TableImage, counts: Counts | None, learned: LearnedAffinity
+        self,
+        transaction: Transaction,
+        wanted: TableImage,
+        counts: Counts | None,
+        learned: LearnedAffinity,
+        options: ProgramOptions,
     ) -> tuple[Delta, Program]:
         """Adds everything of a table except its hooks."""
         transaction.claim_table(owned=self._owned)
         transaction.create_sets()
-        program = build_program(self._family, self._options, classes_in(wanted), timeouts_in(wanted))
+        program = build_program(self._family, options, classes_in(wanted), timeouts_in(wanted))
         transaction.write_unhooked(program)
         delta = diff_images(wanted, empty_image(wanted))
         transaction.write_delta(delta, counts)
@@ -184,4 +190,6 @@ class Planner:
             transaction.delete_verdicts(name, {**belief.verdicts.get(name, {}), **led.get(name, {})})
         for name in sorted(belief.chains - {chain.name for chain in program.chains}):
             transaction.delete_chain(name)
+        for name in sorted(belief.flowtables - {program.flowtable}):
+            transaction.delete_flowtable(name)
         transaction.write_program(program)

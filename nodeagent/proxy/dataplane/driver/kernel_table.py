@@ -31,6 +31,7 @@ from nodeagent.wire.netlink.nf_tables.element_reading import (
 from nodeagent.wire.netlink.nf_tables.elements import pack_catch_all, pack_keys
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import (
     ChainHeader,
+    Flowtable,
     KernelRule,
     TableHeader,
     named_set,
@@ -38,12 +39,14 @@ from nodeagent.wire.netlink.nf_tables.ruleset_objects import (
     pack_rules,
     pack_table,
     read_chain,
+    read_flowtable,
     read_rule,
     read_set,
     read_table,
 )
 from nodeagent.wire.netlink.uapi.nf_tables import (
     NFT_MSG_GETCHAIN,
+    NFT_MSG_GETFLOWTABLE,
     NFT_MSG_GETRULE,
     NFT_MSG_GETSET,
     NFT_MSG_GETSETELEM,
@@ -129,6 +132,7 @@ class KernelTable:
                     self._add_verdicts(contents, name)
         except FileNotFoundError:
             return None
+        contents.flowtables = {found.name: found.devices for found in self.flowtables()}
         return contents
 
     def outline(self, believed: ReadableImage | None = None) -> Contents | None:
@@ -168,6 +172,10 @@ class KernelTable:
         except FileNotFoundError:
             return None
         return contents
+
+    def flowtables(self) -> list[Flowtable]:
+        """Returns the table's flowtables; empty if there is no table. Raises DumpInterrupted."""
+        return [found for found in self._read(NFT_MSG_GETFLOWTABLE, read_flowtable) if found.table == self._name]
 
     def base_chains(self) -> tuple[str, ...]:
         """Returns the names of the base chains; empty if there is no table. Raises DumpInterrupted."""

@@ -30,6 +30,8 @@ from nodeagent.wire.netlink.uapi import nf_tables as uapi
 from nodeagent.wire.netlink.uapi.netlink import NLM_F_APPEND, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL
 
 _OWNED = uapi.NFT_TABLE_F_OWNER | uapi.NFT_TABLE_F_PERSIST
+MOST_DEVICES = 200
+"""In one message (nf_tables_api.c, NFT_NETDEVICE_MAX: 256)."""
 _TABLE_COMMENT = f"{schema.COMMENT_PREFIX} services are map elements, see docs/dataplane.md"
 
 
@@ -93,11 +95,13 @@ class Transaction:
 
     def write_program(self, program: Program) -> None:
         """Creates all chains, then their rules, then the elements that lead to them."""
+        self._create_flowtable(program)
         self.add_chains(program.chains)
         self.add_verdicts(program.verdicts)
 
     def write_unhooked(self, program: Program) -> None:
         """Creates everything of a program except its base chains: no packet gets there yet."""
+        self._create_flowtable(program)
         self.add_chains(chain for chain in program.chains if chain.hook is None)
         self.add_verdicts(program.verdicts)
 
@@ -124,6 +128,20 @@ class Transaction:
     def delete_chain(self, name: str) -> None:
         """Deletes a chain to which no rule and no element jumps."""
         self._add(uapi.NFT_MSG_DELCHAIN, 0, objects.pack_chain(self._table, name), f"chain {name}")
+
+    def delete_flowtable(self, name: str) -> None:
+        """Deletes a flowtable to which no rule adds connections; those in it are forwarded through the chains again."""
+        body = objects.named_flowtable(self._table, name)
+        self._add(uapi.NFT_MSG_DELFLOWTABLE, 0, body, f"flowtable {name}")
+
+    def change_devices(self, name: str, devices: Iterable[str], *, remove: bool = False) -> None:
+        """Adds devices to a flowtable, or removes them, in messages of as many as the kernel takes."""
+        kind, flags = (uapi.NFT_MSG_DELFLOWTABLE, 0) if remove else (uapi.NFT_MSG_NEWFLOWTABLE, NLM_F_CREATE)
+        names = sorted(devices)
+        for start in range(0, len(names), MOST_DEVICES):
+            some = names[start : start + MOST_DEVICES]
+            body = objects.pack_flowtable(self._table, name, some)
+            self._add(kind, flags, body, f"devices of flowtable {name}: {', '.join(some)}")
 
     def add_verdicts(self, verdicts: Mapping[str, Mapping[bytes, str]]) -> None:
         """Adds `goto chain` elements to verdict maps."""
@@ -195,6 +213,12 @@ class Transaction:
             objects.pack_set(self._table, made, self._take_set_id()),
             f"set {spec.name}",
         )
+
+    def _create_flowtable(self, program: Program) -> None:
+        """Creates the program's flowtable, if it has one; of one that exists the devices stay."""
+        if program.flowtable:
+            body = objects.pack_counting_flowtable(self._table, program.flowtable)
+            self._add(uapi.NFT_MSG_NEWFLOWTABLE, NLM_F_CREATE, body, f"flowtable {program.flowtable}")
 
     def _take_set_id(self) -> int:
         self._next_set_id += 1

@@ -24,6 +24,7 @@ class ProgramOptions:
 
     interface: the bridge's name, or the prefix of pod interfaces. names: whether this node answers DNS queries.
     pod_range: the only pod range, if pods are detected by CIDR and the configuration has it; else the table's set is looked up.
+    flowtable: whether established connections are offloaded.
     """
 
     pod_detection: PodDetection = PodDetection.NONE
@@ -33,6 +34,7 @@ class ProgramOptions:
     names: bool = False
     endpoint_counters: bool = False
     pod_range: str = ""
+    flowtable: bool = False
 
     def specs(self) -> dict[str, SetSpec]:
         """Returns the sets of its table, by name."""
@@ -82,11 +84,13 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """All chains of one family's table, and the elements of the verdict maps that lead to them."""
+    """All chains of one family's table, and the elements of the verdict maps that lead to them. flowtable: the one that rules add
+    connections to; empty: none do."""
 
     family: Family
     chains: tuple[Chain, ...]
     verdicts: dict[str, dict[bytes, str]] = field(default_factory=dict)
+    flowtable: str = ""
 
     def chain(self, name: str) -> Chain:
         """Returns the chain of that name. Raises KeyError for an unknown name."""

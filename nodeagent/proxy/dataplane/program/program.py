@@ -18,6 +18,7 @@ from nodeagent.proxy.dataplane.program.classes import END_CHAINS, REFUSE_CHAIN, 
 from nodeagent.proxy.dataplane.program.learning import JUST_TRANSLATED, learn_chain, learn_chain_name, learning_chains
 from nodeagent.proxy.dataplane.program.loads import Loader, follow
 from nodeagent.proxy.dataplane.program.names_here import answered_in_connections, names_chains
+from nodeagent.proxy.dataplane.program.offloading import offloading_chains
 from nodeagent.proxy.dataplane.program.picking import TO_NODE_CHAIN, pick_chain, special_chains
 from nodeagent.proxy.dataplane.program.source_rewriting import source_chains, source_rules
 from nodeagent.wire.netlink.nf_tables import expressions as nft
@@ -47,9 +48,11 @@ def build_program(
         *(affinity_chains(family) if timeouts else ()),
         *source_chains(family, options),
         *(names_chains(family) if options.names else ()),
+        *(offloading_chains(family) if options.flowtable else ()),
         *_base_chains(family, options),
     )
-    return Program(family, chains, verdict_elements(classes, timeouts))
+    flowtable = schema.FLOWTABLE if options.flowtable else ""
+    return Program(family, chains, verdict_elements(classes, timeouts), flowtable)
 
 
 def timeout_chains(family: Family, options: ProgramOptions, timeouts: Iterable[int]) -> tuple[Chain, ...]:

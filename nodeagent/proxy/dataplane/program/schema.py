@@ -16,6 +16,8 @@ from nodeagent.wire.netlink.uapi import nf_tables as uapi
 TABLE = "nodeagent"
 STANDBY_TABLE = "nodeagent-standby"
 """Serves while TABLE is rebuilt."""
+FLOWTABLE = "established"
+"""The flowtable of our table, if connections are offloaded."""
 SCHEMA = 7
 COMMENT_PREFIX = f"schema {SCHEMA}:"
 

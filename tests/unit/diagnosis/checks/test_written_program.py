@@ -43,9 +43,12 @@ def contents(options: ProgramOptions) -> Contents:
     )
 
 
-@pytest.mark.parametrize(("pods", "masquerade_all", "names"), [*itertools.product(PODS, (False, True), (False, True))])
-def test_every_configuration_is_known(pods: ProgramOptions, masquerade_all: bool, names: bool) -> None:
-    assert is_program(contents(replace(pods, masquerade_all=masquerade_all, names=names)), Family.IPV4)
+@pytest.mark.parametrize(
+    ("pods", "masquerade_all", "names", "flowtable"), [*itertools.product(PODS, *((False, True),) * 3)]
+)
+def test_every_configuration_is_known(pods: ProgramOptions, masquerade_all: bool, names: bool, flowtable: bool) -> None:
+    options = replace(pods, masquerade_all=masquerade_all, names=names, flowtable=flowtable)
+    assert is_program(contents(options), Family.IPV4)
 
 
 def test_a_rule_less_a_rule_more_and_a_policy_are_noticed() -> None:

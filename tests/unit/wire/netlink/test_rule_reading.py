@@ -21,6 +21,7 @@ OPTIONS = [
     ProgramOptions(PodDetection.INTERFACE_PREFIX, "veth"),
     ProgramOptions(masquerade_all=True),
     ProgramOptions(names=True),
+    ProgramOptions(flowtable=True),
 ]
 
 

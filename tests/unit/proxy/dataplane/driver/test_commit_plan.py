@@ -17,10 +17,12 @@ from nodeagent.proxy.dataplane.program.program import build_program, verdict_ele
 from nodeagent.wire.netlink.framing import attribute_map
 from nodeagent.wire.netlink.uapi.nf_tables import (
     NFT_MSG_DELCHAIN,
+    NFT_MSG_DELFLOWTABLE,
     NFT_MSG_DELRULE,
     NFT_MSG_DELSETELEM,
     NFT_MSG_DELTABLE,
     NFT_MSG_NEWCHAIN,
+    NFT_MSG_NEWFLOWTABLE,
     NFT_MSG_NEWRULE,
     NFT_MSG_NEWSET,
     NFT_MSG_NEWSETELEM,
@@ -227,3 +229,37 @@ def test_a_large_difference_is_split_into_messages_that_fit_their_length_field()
     assert len(messages(made)) > 1
     assert all(len(message.body) < 1 << 16 for message in messages(made))
     assert sum(len(keys) for _, keys in elements(made, NFT_MSG_NEWSETELEM)) == 5000
+
+
+def offloading(belief: Belief, wanted: TableImage, *, flowtable: bool) -> TablePlan:
+    return Planner(Family.IPV4, SPECS, ProgramOptions(flowtable=flowtable), Ownership.PLAIN).plan(belief, wanted, None)
+
+
+def test_a_flowtable_is_made_before_the_rules_that_use_it() -> None:
+    for made in (
+        offloading(Belief(image()), image(), flowtable=True),
+        offloading(right(image(), program_right=False), image(), flowtable=True),
+    ):
+        order = kinds(made)
+        assert order.count(NFT_MSG_NEWFLOWTABLE) == 1
+        assert order.index(NFT_MSG_NEWFLOWTABLE) < order.index(NFT_MSG_NEWRULE)
+        assert {"forward", "to-flowtable"} <= chains(made)
+
+
+def test_a_flowtable_that_is_not_wanted_any_more_goes_after_the_rules_that_used_it() -> None:
+    made = offloading(
+        right(image(), program_right=False, flowtables=frozenset({"established"})), image(), flowtable=False
+    )
+
+    order = kinds(made)
+    assert order.index(NFT_MSG_DELRULE) < order.index(NFT_MSG_DELFLOWTABLE)
+    assert NFT_MSG_NEWFLOWTABLE not in order
+    assert "forward" not in chains(made)
+
+
+def test_a_standby_table_offloads_nothing() -> None:
+    planner = Planner(Family.IPV4, SPECS, ProgramOptions(flowtable=True), Ownership.PLAIN)
+    made = [message for step in planner.plan_standby(image(), {}) for message in step.messages]
+
+    assert NFT_MSG_NEWFLOWTABLE not in [message.kind for message in made]
+    assert "chain forward" not in [message.about for message in made]

@@ -35,6 +35,7 @@ DETECTIONS = [
     pytest.param(ProgramOptions(PodDetection.INTERFACE_PREFIX, "veth"), id="pods by interface prefix"),
     pytest.param(ProgramOptions(PodDetection.CIDR, masquerade_all=True), id="masquerade all"),
     pytest.param(ProgramOptions(names=True), id="with names"),
+    pytest.param(ProgramOptions(flowtable=True), id="offloading"),
 ]
 EVERY_KIND = [PickClass(2, *flags) for flags in itertools.product((False, True), repeat=3)]
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
