@@ -16,6 +16,7 @@ from .emulator import run_in_guest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 HARNESS = Path("tests", "harness")
+STORIES = Path("tests", "boot", "vm")
 IMAGES = ROOT / ".tools" / "boot" / "vm"
 GUEST_SECONDS = 1500.0
 QUIETLY = ("--quiet", "--no-deps")
@@ -27,6 +28,7 @@ TESTS = tuple(
 )
 """What holds the agent to nftables. An agent process takes an emulated machine half a minute to start, so the scenes with one
 are left to the story."""
+OF_FLOWTABLES = "tests/contract/driver/test_flowtable_in_kernel.py"
 TOO_BIG = ("1.1", "listing and (bridge or prefix or counters)")
 """A second nft is not there, and one set of options is listed."""
 NOT_OWNED = ("owned", "second_agent_learns", "removal_takes_both")
@@ -40,17 +42,23 @@ LEFT_OUT = {
 takes ranges that overlap, which these tests have refused."""
 KERNELS = {"bookworm": "6.1.", "trixie": "6.12."}
 """Release of Debian → how the release of its kernel begins."""
-RELEASES = [pytest.param("bookworm", id="6.1"), pytest.param("trixie", id="6.12")]
+RELEASES = [
+    pytest.param((debian, flowtable), id=f"{kernel.rstrip('.')}{', offloading' if flowtable else ''}")
+    for debian, kernel in KERNELS.items()
+    for flowtable in (False, True)
+]
+"""Each kernel with the option `dataplane.flowtable` off and on."""
 PACE = 4
 """What is timed in these tests may take so many times as long."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What happened in the machine: see guest_story.py."""
+    """What happened in the machine: see guest_story.py and guest_offload.py. flowtable: the option `dataplane.flowtable` was on."""
 
     release: str
     facts: dict[str, Any]
+    flowtable: bool
 
     @property
     def log(self) -> str:
@@ -77,13 +85,29 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session", params=RELEASES)
 def report(request: pytest.FixtureRequest, program: Path, tmp_path_factory: pytest.TempPathFactory) -> Report:
     """The story as the kernel of one release of Debian has it. `make test-boot` builds the images."""
-    debian: str = request.param
-    job, out = tmp_path_factory.mktemp(debian), tmp_path_factory.mktemp(debian)
+    debian, flowtable = request.param
+    return tell("guest_story", debian, program, tmp_path_factory, flowtable=flowtable)
+
+
+@pytest.fixture(
+    scope="session", params=[pytest.param(debian, id=kernel.rstrip(".")) for debian, kernel in KERNELS.items()]
+)
+def offloading(request: pytest.FixtureRequest, program: Path, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """What happened to offloaded connections, on the kernel of one release of Debian."""
+    return tell("guest_offload", request.param, program, tmp_path_factory, flowtable=True)
+
+
+def tell(story: str, debian: str, program: Path, paths: pytest.TempPathFactory, *, flowtable: bool) -> Report:
+    """Runs a module of this directory in a machine, with the option `dataplane.flowtable` on or off."""
+    job, out = paths.mktemp(debian), paths.mktemp(debian)
     shutil.copytree(program, job, dirs_exist_ok=True)
-    shutil.copy(HERE / "guest_story.py", job)
-    (job / "job.sh").write_text(f"{BEGIN}python guest_story.py out/facts.json\n")
+    (job / STORIES).mkdir(parents=True)
+    for script in HERE.glob("guest_*.py"):
+        shutil.copy(script, job / STORIES)
+    option = f"export NODEAGENT_DATAPLANE_FLOWTABLE={str(flowtable).lower()}\n"
+    (job / "job.sh").write_text(f"{BEGIN}{option}python -m tests.boot.vm.{story} out/facts.json\n")
     run_in_guest(IMAGES / "root.img", IMAGES / debian, job, out, seconds=GUEST_SECONDS)
-    return Report(KERNELS[debian], json.loads((out / "facts.json").read_text()))
+    return Report(KERNELS[debian], json.loads((out / "facts.json").read_text()), flowtable=flowtable)
 
 
 @dataclass(frozen=True)
@@ -98,18 +122,21 @@ class Outcomes:
 @pytest.fixture(scope="session", params=RELEASES)
 def outcomes(request: pytest.FixtureRequest, program: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """TESTS, run in a machine of one release of Debian."""
-    debian: str = request.param
-    return run_tests(debian, program, tmp_path_factory.mktemp(debian), tmp_path_factory.mktemp(debian))
+    debian, flowtable = request.param
+    return run_tests(
+        debian, program, tmp_path_factory.mktemp(debian), tmp_path_factory.mktemp(debian), flowtable=flowtable
+    )
 
 
-def run_tests(debian: str, program: Path, job: Path, out: Path) -> Outcomes:
-    """TESTS without LEFT_OUT in a machine; `job` and `out` are empty directories."""
+def run_tests(debian: str, program: Path, job: Path, out: Path, *, flowtable: bool = False) -> Outcomes:
+    """TESTS without LEFT_OUT in a machine; `job` and `out` are empty directories. flowtable: with tables that offload connections."""
     shutil.copytree(program, job, dirs_exist_ok=True)
     shutil.copy(ROOT / "pyproject.toml", job)
     shutil.copytree(ROOT / "tests", job / "tests", ignore=WITHOUT_BOOT, dirs_exist_ok=True)
     left_out = " and ".join(f"not ({words})" for words in LEFT_OUT[debian])
+    tests = (*TESTS, OF_FLOWTABLES) if flowtable else TESTS
     options = "-m kernel -v --color=no -o timeout=300 -o faulthandler_timeout=0 --junitxml=out/tests.xml"
-    command = f"PACE={PACE} python -m pytest {options} -k '{left_out}' {' '.join(TESTS)} || test $? = 1"
+    command = f"FLOWTABLE={int(flowtable)} PACE={PACE} python -m pytest {options} -k '{left_out}' {' '.join(tests)} || test $? = 1"
     (job / "job.sh").write_text(f"{BEGIN}{command}\n")
     run_in_guest(IMAGES / "root.img", IMAGES / debian, job, out, seconds=GUEST_SECONDS)
     return read_outcomes(out / "tests.xml")

@@ -2,7 +2,7 @@
 
 Everything seen is written as JSON; the tests outside decide whether it is right.
 
-    python guest_story.py OUT.json
+    python -m tests.boot.vm.guest_story OUT.json
 """
 
 import json
@@ -156,13 +156,17 @@ class Story:
         return self._world.run(NODE, command).stdout
 
     def _generation(self) -> int:
-        """Counts the changes to the node's ruleset; asked for from inside its namespace."""
+        return generation_in(self._world.namespace(NODE))
 
-        def look() -> int:
-            with closing(Ruleset()) as ruleset:
-                return ruleset.generation()
 
-        return inside(self._world.namespace(NODE), look)
+def generation_in(namespace: str) -> int:
+    """Counts the changes to the ruleset of a namespace; asked for from inside."""
+
+    def look() -> int:
+        with closing(Ruleset()) as ruleset:
+            return ruleset.generation()
+
+    return inside(namespace, look)
 
 
 def counted(survey: Survey) -> dict[str, int]:

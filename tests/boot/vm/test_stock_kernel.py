@@ -1,4 +1,5 @@
-"""The agent on Debian 12's and Debian 13's own kernels, with packets from pods, from the node and from outside."""
+"""The agent on Debian 12's and Debian 13's own kernels, with packets from pods, from the node and from outside; with and without
+offloaded connections."""
 
 import re
 
@@ -68,6 +69,11 @@ def test_a_client_with_affinity_stays_with_its_pod(report: Report) -> None:
 def test_the_kind_of_table_is_what_the_kernel_can(report: Report, *, owned: bool) -> None:
     assert f"table={'owned' if owned else 'plain'}" in report.log
     assert ("flags owner" in report.facts["ruleset"]) is owned
+
+
+def test_the_flowtable_is_what_the_option_says(report: Report) -> None:
+    assert ("flow add @established" in report.facts["ruleset"]) is report.flowtable
+    assert "NoFlowtables" not in report.log
 
 
 def test_an_edit_by_hand_is_refused_or_repaired(report: Report, *, owned: bool) -> None:
