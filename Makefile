@@ -25,7 +25,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-ubuntu boot-images boot-image boot-neighbours neighbours conformance conformance-api test-clusters lint unit kernel laws times worlds history soak soak-seeds reliability storages etcd-at-length attack fuzz fuzz-keep fuzz-names bench bench-large bench-connections bench-storages bench-scale bench-names bench-commands wheel deb image site release unit-on boot-release lock audit clean
+.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-ubuntu boot-images boot-image boot-neighbours neighbours conformance conformance-api test-clusters lint unit kernel laws times worlds history soak soak-seeds reliability storages etcd-at-length attack fuzz fuzz-keep fuzz-names bench bench-large bench-connections bench-established bench-storages bench-scale bench-names bench-commands wheel deb image site release unit-on boot-release lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -50,6 +50,7 @@ help:
 	@echo "             AGAINST=REV prints another revision beside this one instead"
 	@echo "make bench-large  start, memory, changes and restart of the agent with up to 100,000 Services, and minutes of 2,000 changes a second (root)"
 	@echo "make bench-connections  what the first packet of a connection costs, beside kube-proxy's layout (root, cc)"
+	@echo "make bench-established  what packets of established connections cost, beside no proxy; GUESTS=1 on Debian's kernels (root, cc)"
 	@echo "make bench-storages  writes and watches of the API server on memory, SQLite and etcd"
 	@echo "make bench-scale  1,000 agents at one API server, and docs/scale.md from it (RUN=etcd:200:1000x10 for other columns)"
 	@echo "make neighbours  firewalld, ufw, Docker, … start, reload and stop beside the agent under connections; writes docs/neighbours.md (root)"
@@ -232,6 +233,10 @@ bench-large: setup $(VENV)/.installed
 bench-connections: SYSTEM_PACKAGES += gcc libc6-dev
 bench-connections: setup $(VENV)/.installed
 	$(SUDO) $(BIN)/python tests/bench/new_connection.py
+
+bench-established: SYSTEM_PACKAGES += gcc libc6-dev
+bench-established: setup $(VENV)/.installed
+	$(SUDO) env PYTHONPATH=. $(BIN)/python -m tests.bench.established $(if $(GUESTS),--guests)
 
 bench-storages: setup $(VENV)/.installed $(TEST_TOOLS)
 	PYTHONPATH=. $(BIN)/python tests/bench/storages.py

@@ -101,10 +101,11 @@ PLANS = {
 
 @dataclass(frozen=True)
 class Router:
-    """A way to do services: the namespaces of its client and of its router."""
+    """A way to do services: the namespaces of its client, of its router, and of the hosts behind it."""
 
     client: str
     node: str
+    sink: str
 
 
 @dataclass
@@ -131,8 +132,8 @@ def inside(namespace: str, *command: str, stdin: str | None = None, check: bool 
 
 
 @contextmanager
-def router(plan: Plan, number: int) -> Iterator[Router]:
-    """A client and a sink on two sides of a router; the sink drops whatever arrives."""
+def router(plan: Plan, number: int, *, swallows: bool = True) -> Iterator[Router]:
+    """A client and a sink on two sides of a router; the sink drops whatever arrives, if it swallows."""
     client, node, sink = (namespace_name(os.getpid(), f"{number:x}", part) for part in ("client", "node", "sink"))
     six = plan.family is Family.IPV6
     create_namespaces([client, node, sink])
@@ -168,8 +169,9 @@ def router(plan: Plan, number: int) -> Iterator[Router]:
         drop = (
             'table netdev sink {\nchain swallow { type filter hook ingress device "eth0" priority 0; policy drop; }\n}'
         )
-        inside(sink, "nft", "-f", "-", stdin=drop)
-        yield Router(client, node)
+        if swallows:
+            inside(sink, "nft", "-f", "-", stdin=drop)
+        yield Router(client, node, sink)
     finally:
         for name in (client, node, sink):
             remove_namespace(name)
