@@ -59,15 +59,8 @@ def start(
     supervisor = None
     with directory.log.open("w+b") as log:
         try:
-            supervisor = subprocess.Popen(
-                [sys.executable, "-m", SUPERVISOR, str(directory.base), msgspec.json.encode(settings).decode()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=inherited,
-                cwd="/",
-                start_new_session=True,
-            )
+            arguments = (str(directory.base), msgspec.json.encode(settings).decode())
+            supervisor = start_supervisor(arguments, inherited, log)
             _wait_until_up(supervisor, said, log)
         except BaseException:
             if supervisor is not None:
@@ -75,6 +68,21 @@ def start(
             if directory.holder() is None:
                 directory.sweep()
             raise
+
+
+def start_supervisor(
+    arguments: tuple[str, str], environment: Mapping[str, str], log: IO[bytes]
+) -> "subprocess.Popen[bytes]":
+    """Starts a supervisor, which prints its steps on the returned process' standard output. arguments: of its `main`."""
+    return subprocess.Popen(
+        [sys.executable, "-m", SUPERVISOR, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env=environment,
+        cwd="/",
+        start_new_session=True,
+    )
 
 
 def _wait_until_up(supervisor: "subprocess.Popen[bytes]", said: Callable[[Line], None], log: IO[bytes]) -> None:

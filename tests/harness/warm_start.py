@@ -9,7 +9,7 @@ from zlib import crc32
 from nodeagent.lab.net import warm_launcher
 from nodeagent.lab.net.fork_server import Fork
 from nodeagent.lab.net.warm_launcher import modules_of
-from tests.harness import busy_start, lacking_start
+from tests.harness import busy_start, lacking_start, warm_supervisor
 from tests.harness.effort import SEED
 from tests.harness.worlds.sctp_actor import ACTOR
 
@@ -27,6 +27,7 @@ MODULES = (
     *modules_of(*COMMANDS),
     *ON_DEMAND,
     "nodeagent.lab.supervisor",
+    "tests.harness.warm_supervisor",
     "tests.harness.busy_start",
     "tests.harness.lacking_start",
 )
@@ -46,7 +47,7 @@ class WarmLauncher(warm_launcher.WarmLauncher):
     def entry(self) -> tuple[str, ...]:
         if self.lack:
             return lacking_start.ENTRY, self.lack
-        return super().entry() if self.seeds is None else (busy_start.ENTRY, str(next(self.seeds)))
+        return (warm_supervisor.ENTRY,) if self.seeds is None else (busy_start.ENTRY, str(next(self.seeds)))
 
     @contextmanager
     def busy(self, name: str) -> Iterator[None]:
