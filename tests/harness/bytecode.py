@@ -1,10 +1,13 @@
-"""What every worker is about to import, compiled once: in a fresh clone each would otherwise compile all of it for itself."""
+"""What every worker is about to import, compiled once: in a fresh clone each would otherwise compile all of it for itself, and parse it
+for the constants that hypothesis tries."""
 
 import compileall
+import hashlib
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from _pytest.assertion.rewrite import (
@@ -14,6 +17,8 @@ from _pytest.assertion.rewrite import (
     assertstate_key,
     get_cache_dir,
 )
+from hypothesis.configuration import storage_directory
+from hypothesis.internal.constants_ast import constants_from_module
 
 ROOT = Path(__file__).parents[2]
 NAMED_ONLY = frozenset({"boot", "attack", "bench"})
@@ -32,6 +37,7 @@ def compile_share(config: pytest.Config, number: int, count: int) -> None:
                 write_rewritten(path, config)
             else:
                 compileall.compile_file(str(path), quiet=2)
+                keep_constants(path)
 
 
 def sources(asked: list[Path]) -> Iterator[Path]:
@@ -43,6 +49,14 @@ def sources(asked: list[Path]) -> Iterator[Path]:
         wanted = any(path == one or one in path.parents for one in asked) if is_test else True
         if wanted and not NAMED_ONLY & set(path.relative_to(ROOT).parts):
             yield path
+
+
+def keep_constants(path: Path) -> None:
+    """Has hypothesis keep what it finds in a source, where it has not yet."""
+    if not (storage_directory("constants").path / hashlib.sha1(path.read_bytes()).hexdigest()[:16]).exists():
+        module = ModuleType(path.stem)
+        module.__file__ = str(path)
+        constants_from_module(module)
 
 
 def write_rewritten(path: Path, config: pytest.Config) -> None:
