@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Self
 
 from nodeagent.diagnosis.trace.kernel_bridges import Bridges
+from nodeagent.diagnosis.trace.listeners import Listeners
 from nodeagent.diagnosis.trace.routes import Between, Leg, Route, RouteOutcome
-from nodeagent.model.addresses import Family, Protocol, family_of, pack_address, unpack_address
+from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.proxy.dataplane.arp_rules import arp_rules_here
 from nodeagent.proxy.dataplane.reverse_path import mode_of
 from nodeagent.wire.netlink import rtnetlink
@@ -19,7 +20,6 @@ from nodeagent.wire.netlink.route_lookup import FoundRoute, look_up_route, read_
 from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 from nodeagent.wire.netlink.uapi import rtnetlink as uapi
 
-NET = Path("/proc/thread-self/net")
 SETTINGS = Path("/proc/sys/net")
 _WAYS = {
     uapi.RTN_LOCAL: RouteOutcome.HERE,
@@ -31,13 +31,6 @@ _NOT_BELIEVED = {errno.EXDEV, errno.EINVAL}
 """Errors of ip_route_input for a source that it does not accept; EINVAL since Linux 6.13."""
 _OF_TYPE = "a route or rule of type {} applies to it"
 _FIND_IT = "find it: ip rule; ip route show table all"
-_TCP_LISTEN, _UDP_UNCONNECTED = "0A", "07"
-_SOCKET_TABLES = {
-    Protocol.TCP: ("tcp", "tcp6", _TCP_LISTEN),
-    Protocol.UDP: ("udp", "udp6", _UDP_UNCONNECTED),
-}
-
-
 _OF_SEVERAL = frozenset({"bond", "team"})
 _NO_ANSWER = uapi.NUD_INCOMPLETE | uapi.NUD_FAILED
 NEIGHBOUR_SECONDS = 1.5
@@ -54,7 +47,7 @@ class KernelRoutes:
         self._socket = NetlinkSocket(socket.NETLINK_ROUTE)
         self._links: dict[str, rtnetlink.Link] | None = None
         self._silent: dict[tuple[str, str], bool] = {}
-        self._sockets: dict[str, list[tuple[str, int, str]]] = {}
+        self._listeners = Listeners()
         self._bridges = Bridges(self._socket)
 
     def __enter__(self) -> Self:
@@ -67,7 +60,7 @@ class KernelRoutes:
         """Returns the route of a packet. Raises OSError for an unknown interface, or if the kernel cannot be asked."""
         index = _index(leg.interface) if leg.interface else 0
         # The kernel accepts only these protocols in a request (rtm_getroute_parse_ip_proto).
-        protocol = int(leg.protocol) if leg.protocol in _SOCKET_TABLES else 0
+        protocol = int(leg.protocol) if leg.protocol in (Protocol.TCP, Protocol.UDP) else 0
         request = look_up_route(
             leg.destination, leg.source, index, protocol, leg.port, leg.mark, source_port=leg.source_port
         )
@@ -92,21 +85,7 @@ class KernelRoutes:
 
     def listens(self, address: str, port: int, protocol: Protocol, *, exactly: bool = False) -> bool:
         """Returns whether a socket of this namespace listens there; for protocols whose sockets are not listed: yes."""
-        if protocol not in _SOCKET_TABLES:
-            return not exactly
-        v4, v6, state = _SOCKET_TABLES[protocol]
-        names = (v6,) if family_of(address) is Family.IPV6 else (v4, v6)
-        return any(
-            number == port and found == state and _covers(place, address, exactly=exactly)
-            for name in names
-            for place, number, found in self._sockets_in(name)
-        )
-
-    def _sockets_in(self, table: str) -> list[tuple[str, int, str]]:
-        """Returns address, port and state of each socket, read once: the kernel takes milliseconds for a table."""
-        if table not in self._sockets:
-            self._sockets[table] = _sockets_of(NET / table)
-        return self._sockets[table]
+        return self._listeners.accept(address, port, protocol, exactly=exactly)
 
     def between(self, interface: str, family: Family) -> Between:
         """Returns how packets go between two hosts behind the same interface.
@@ -377,26 +356,3 @@ def _setting(path: str) -> int | None:
         return int((SETTINGS / path).read_text())
     except (OSError, ValueError):
         return None
-
-
-def _sockets_of(table: Path) -> list[tuple[str, int, str]]:
-    try:
-        lines = table.read_text().splitlines()[1:]
-    except OSError:
-        return []
-    found = []
-    for line in lines:
-        _, local, _, state, *_ = line.split()
-        place, _, number = local.partition(":")
-        found.append((place, int(number, 16), state))
-    return found
-
-
-def _covers(place: str, address: str, *, exactly: bool) -> bool:
-    """Returns whether a socket's address, in the hexadecimal form of /proc/net, accepts packets to `address`."""
-    words = [bytes.fromhex(place[at : at + 8])[::-1] for at in range(0, len(place), 8)]
-    packed = b"".join(words)
-    if not any(packed):
-        return not exactly
-    mapped = packed[-4:] if len(packed) > len(pack_address(address)) else packed
-    return unpack_address(mapped) == address
