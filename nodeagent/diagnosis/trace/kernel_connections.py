@@ -5,6 +5,7 @@ from pathlib import Path
 from nodeagent.diagnosis.trace.connections import Attempt, Connections, TrackedFlow, silent_endpoints
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.model.addresses import Protocol, pack_address, unpack_address
+from nodeagent.proxy.dataplane.conntrack_size import flows_tracked
 from nodeagent.proxy.dataplane.source_ports import read_port_shortages
 from nodeagent.wire.netlink.conntrack import NO_CONNTRACK, FlowState, client_of, dump_udp, read_flows, state_of_flow
 from nodeagent.wire.netlink.socket import NetlinkSocket, is_temporary, retry
@@ -43,7 +44,7 @@ def read_connections(question: Question) -> Connections:
 
 
 def _flows(question: Question) -> list[tuple[TrackedFlow, FlowState]]:
-    if question.protocol not in (Protocol.TCP, Protocol.UDP):
+    if question.protocol not in (Protocol.TCP, Protocol.UDP) or not flows_tracked():
         return []
     source, destination = pack_address(question.source), pack_address(question.destination)
     wanted = int(question.protocol)

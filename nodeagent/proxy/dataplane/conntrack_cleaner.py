@@ -8,11 +8,9 @@ Flows are read as a stream and deleted in bounded batches, so memory does not de
 import asyncio
 import errno
 import logging
-import math
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
-from pathlib import Path
 from typing import Protocol
 
 from nodeagent.model.addresses import Family
@@ -20,6 +18,7 @@ from nodeagent.model.backoff import Backoff
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.names import ServicePortName
 from nodeagent.model.reports import CleaningReport
+from nodeagent.proxy.dataplane.conntrack_size import flows_tracked, is_one_walk_faster
 from nodeagent.proxy.dataplane.conntrack_stale import Targets, UdpLedger, packed_serving, targets_for
 from nodeagent.proxy.dataplane.worker_thread import in_thread
 from nodeagent.wire.netlink.conntrack import delete_flow, dump_udp, read_flows
@@ -31,10 +30,6 @@ logger = logging.getLogger(__name__)
 
 _SELECTED_WALKS = 8
 """A walk that the kernel filters by one place takes a tenth of the time of reading every UDP flow (measured)."""
-_FLOWS_PER_WALK = 2_000
-"""As many flows as are read in the time of a walk over an empty table (262,144 buckets, 12 ms): with fewer flows,
-one walk over all is faster than one for each place."""
-_FLOW_COUNT = Path("/proc/sys/net/netfilter/nf_conntrack_count")
 _ATTEMPTS = 5
 _DELETIONS_AT_A_TIME = 512
 _INTERRUPTED = {errno.EINTR, errno.ENOBUFS}
@@ -197,7 +192,9 @@ class _Pass:
 
     def _walks(self) -> Iterator[Request]:
         places = self._targets.places
-        if places > _SELECTED_WALKS or flows_tracked() < _FLOWS_PER_WALK * (places - 1):
+        if not flows_tracked():
+            return
+        if places > _SELECTED_WALKS or is_one_walk_faster(places):
             yield dump_udp(self._family)
             return
         requests = [dump_udp(self._family, address, port) for address, port in self._targets.addressed]
@@ -240,11 +237,3 @@ class _Pass:
         self._gone += gone
         self._failed += len(failures) - gone
         self._deleted += len(requests) - len(failures)
-
-
-def flows_tracked() -> float:
-    """Returns how many flows of all kinds the connection table has; infinite if the kernel does not show it."""
-    try:
-        return int(_FLOW_COUNT.read_text())
-    except (OSError, ValueError):
-        return math.inf

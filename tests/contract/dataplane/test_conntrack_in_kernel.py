@@ -17,7 +17,7 @@ from nodeagent.model.backoff import Backoff
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.model.reports import CleaningReport
-from nodeagent.proxy.dataplane.conntrack_cleaner import ConntrackCleaner
+from nodeagent.proxy.dataplane.conntrack_cleaner import ConntrackCleaner, _Pass
 from nodeagent.wire.netlink.framing import Request, attribute, nested
 from nodeagent.wire.netlink.socket import NetlinkSocket
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER, NLM_F_CREATE, NLM_F_EXCL
@@ -151,6 +151,18 @@ def test_the_kernel_returns_only_the_selected_flows(
     [report] = clean(namespace, udp_port(*addresses))
 
     assert report.seen == seen
+
+
+def test_an_empty_table_is_not_walked_through(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A walk takes milliseconds even so."""
+    walks: list[object] = []
+    monkeypatch.setattr(_Pass, "_walk_to_the_end", lambda _, request, writer: walks.append(request))
+
+    [report] = clean(namespace, udp_port(VIP))
+    assert (report.complete, report.seen, walks) == (True, 0, [])
+    given_flows(namespace, [track(("10.0.0.1", 1), (VIP, 53), GONE)])
+    clean(namespace, udp_port(VIP))
+    assert len(walks) == 1
 
 
 def test_ipv6_flows_are_deleted_likewise(namespace: Namespace) -> None:
@@ -348,6 +360,8 @@ def test_a_pass_that_fails_is_reported_and_its_places_stay_pending(namespace: Na
 
 
 def test_the_running_cleaner_tries_again_after_failures(namespace: Namespace) -> None:
+    given_flows(namespace, [track(("10.0.0.1", 1), (VIP, 53), GONE)])
+
     async def story() -> list[CleaningReport]:
         notebook = Notebook()
         cleaner = ConntrackCleaner(notebook, local_addresses=(NODE,), retry=Backoff(first_seconds=0.01))
