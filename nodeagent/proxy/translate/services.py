@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nodeagent.model import objects
 from nodeagent.model.addresses import Family, Protocol
@@ -68,6 +69,34 @@ def translate_service(
         udp_ports=udp_ports(own, serving) if serving else (),
         problems=tuple(sorted(set(problems))) if problems else (),
     )
+
+
+def with_endpoints_of(
+    state: ServiceState, service: objects.Service, slices: Collection[objects.EndpointSlice], context: Context
+) -> ServiceState | None:
+    """Returns what `translate_service` does, made from a state of the same Service in the same context, with other slices.
+
+    None if more than its routes may differ: then the Service has to be translated.
+    """
+    if state.problems or state.udp_ports or state.health_check is not None:
+        return None
+    problems: list[Problem] = []
+    endpoints = collect_endpoints(slices, context, problems)
+    if problems:
+        return None
+    policies = policies_of(service.spec)
+    routes: dict[PortKey, Routes] = {}
+    frontends: list[Frontend] = []
+    for frontend in state.frontends:
+        port = frontend.family, frontend.service_port.port, frontend.protocol
+        chosen = routes.get(port)
+        if chosen is None:
+            chosen = routes[port] = choose_routes(endpoints.get(port, ()), policies, context)
+        if frontend.kind is FrontendKind.CLUSTER_IP:
+            frontends.append(replace(frontend, route=chosen.internal))
+        else:
+            frontends.append(replace(frontend, route=chosen.external, short_circuit=chosen.short_circuit))
+    return replace(state, frontends=tuple(frontends))
 
 
 def _frontends(port: ServicePortSpec, terms: _Terms, routes: Routes) -> Iterator[Frontend]:

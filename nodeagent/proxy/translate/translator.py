@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Collection, Iterable, Mapping
+from operator import is_
 from types import MappingProxyType
 
 from nodeagent.model.frontend import ServiceState
@@ -12,7 +13,7 @@ from nodeagent.model.snapshot import Snapshot
 from nodeagent.proxy.translate.conflicts import Claims
 from nodeagent.proxy.translate.context import Context
 from nodeagent.proxy.translate.dependence import Part, changed_parts, parts_read
-from nodeagent.proxy.translate.services import translate_service
+from nodeagent.proxy.translate.services import translate_service, with_endpoints_of
 
 _Inputs = tuple[Service, tuple[EndpointSlice, ...]]
 
@@ -87,10 +88,12 @@ class Translator:
             return before is not None
         slices = tuple(snapshot.slices_of(key))
         known = self._inputs.get(key)
-        if known is not None and key not in self._outdated and _identical(known, service, slices):
+        is_valid = known is not None and known[0] is service and key not in self._outdated
+        if is_valid and known is not None and _are_same(known[1], slices):
             return False
         try:
-            wanted = translate_service(service, slices, context)
+            amended = with_endpoints_of(before, service, slices, context) if is_valid and before is not None else None
+            wanted = translate_service(service, slices, context) if amended is None else amended
         except Exception as error:  # noqa: BLE001 - no error of one service may stop the others
             wanted = _untranslatable(key, error)
         self._inputs[key] = (service, slices)
@@ -132,12 +135,8 @@ def _untranslatable(key: ObjectKey, error: Exception) -> ServiceState:
     return ServiceState(key, problems=(Problem(f"Service {key}", "TranslationFailed", detail),))
 
 
-def _identical(known: _Inputs, service: Service, slices: tuple[EndpointSlice, ...]) -> bool:
-    return (
-        known[0] is service
-        and len(known[1]) == len(slices)
-        and all(old is new for old, new in zip(known[1], slices, strict=True))
-    )
+def _are_same(known: tuple[EndpointSlice, ...], slices: tuple[EndpointSlice, ...]) -> bool:
+    return len(known) == len(slices) and all(map(is_, known, slices))
 
 
 def translation_size(snapshot: Snapshot, keys: Iterable[ObjectKey]) -> int:
@@ -152,5 +151,7 @@ def translation_size(snapshot: Snapshot, keys: Iterable[ObjectKey]) -> int:
         ingress = status.load_balancer.ingress if status and status.load_balancer else None
         addresses = 2 + len(spec.external_ips or ()) + len(ingress or ())
         size += len(spec.ports or ()) * addresses + len(spec.load_balancer_source_ranges or ())
-        size += sum(len(one.endpoints or ()) * len(one.ports or ()) for one in snapshot.slices_of(key))
+        for one in snapshot.slices_of(key):
+            if one.endpoints is not None and one.ports is not None:
+                size += len(one.endpoints) * len(one.ports)
     return size

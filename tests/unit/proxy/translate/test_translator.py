@@ -10,7 +10,7 @@ from nodeagent.model.frontend import ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service, ServiceCIDR, key_of
 from nodeagent.proxy.translate.context import Context
-from nodeagent.proxy.translate.services import translate_service
+from nodeagent.proxy.translate.services import translate_service, with_endpoints_of
 from nodeagent.proxy.translate.translator import Translator
 
 ServiceBuilder = Callable[..., Service]
@@ -50,6 +50,26 @@ def test_an_unchanged_service_is_not_in_the_answer(
     again = Objects(service(), slices=[endpoint_slice("10.0.0.1")])
     assert translator.update(again, [WEB], context) == {}
     assert translator.update(again, None, context) == {}
+
+
+def test_a_service_whose_slices_changed_is_what_a_new_translation_makes(
+    service: ServiceBuilder, endpoint_slice: SliceBuilder, context: Context
+) -> None:
+    exposed = {"externalIPs": ["198.51.100.1"], "type": "NodePort", "externalTrafficPolicy": "Local"}
+    for one in (service(), service(**exposed), service(internalTrafficPolicy="Local")):
+        before = translate_service(one, [endpoint_slice("10.0.0.1")], context)
+        for slices in ([], [endpoint_slice("10.0.0.2")], [endpoint_slice("10.0.0.1", "10.0.0.3@here")]):
+            made = with_endpoints_of(before, one, slices, context)
+            assert made == translate_service(one, slices, context)
+
+
+def test_a_service_with_a_problem_is_translated_anew(
+    service: ServiceBuilder, endpoint_slice: SliceBuilder, context: Context
+) -> None:
+    wrong, right = [endpoint_slice("127.0.0.1")], [endpoint_slice("10.0.0.1")]
+    one = service()
+    assert with_endpoints_of(translate_service(one, right, context), one, wrong, context) is None
+    assert with_endpoints_of(translate_service(one, wrong, context), one, right, context) is None
 
 
 def test_a_change_that_makes_no_difference_here_is_not_in_the_answer(
