@@ -95,6 +95,23 @@ def test_the_first_affinity_of_a_table_that_was_adopted_adds_its_base_chains(
     assert {"prerouting-translated", "output-translated", "learn-60"} <= set(kernel.contents(family).hooks)
 
 
+def test_a_service_of_the_other_family_is_no_work_and_one_that_changes_to_it_leaves(
+    kernel: Any, service: MakeService
+) -> None:
+    agent = kernel.start()
+    four = service("web", "10.96.0.10", "10.244.2.1")
+    agent.sync(four)
+    assert (agent.sync(service("six", "fd00:10:96::11", "fd00:244:2::1")).messages, agent.sync().messages) == (0, 0)
+
+    agent.sync(service("web", "fd00:10:96::10", "fd00:244:2::2"))
+    assert kernel.elements(schema.FRONTENDS) == kernel.elements(schema.BACKENDS) == {}
+
+    agent.sync(four)
+    assert len(kernel.elements(schema.FRONTENDS)) == len(kernel.elements(schema.BACKENDS)) == 1
+    agent.sync(gone=(four.key,))
+    assert kernel.elements(schema.FRONTENDS) == kernel.elements(schema.BACKENDS) == {}
+
+
 def test_a_restart_writes_only_what_changed_meanwhile(kernel: Any, service: MakeService) -> None:
     kernel.start().sync(
         service("web", "10.96.0.10", "10.244.2.1", "10.244.2.2", "10.244.2.3"),

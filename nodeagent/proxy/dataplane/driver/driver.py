@@ -8,7 +8,6 @@ have been checked, and the kernel refuses it if there were others since: then th
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import Protocol, TypeVar
@@ -31,7 +30,7 @@ from nodeagent.proxy.dataplane.driver.standby import Standby
 from nodeagent.proxy.dataplane.driver.transaction import Transaction
 from nodeagent.proxy.dataplane.driver.unused_chains import UnusedChains
 from nodeagent.proxy.dataplane.errors import CommitRejected, KernelUnclear, NotPermitted, Rejection, StaleGeneration
-from nodeagent.proxy.dataplane.image.desired import DesiredImage, slots_of
+from nodeagent.proxy.dataplane.image.desired import DesiredImage, concerns, slots_of
 from nodeagent.proxy.dataplane.image.image import TableImage
 from nodeagent.proxy.dataplane.image.render import too_many_backends
 from nodeagent.proxy.dataplane.program import schema
@@ -139,7 +138,7 @@ class TableDriver:
         started = monotonic()
         if compare:
             self.forget()
-        self._pending.update(changes)
+        self._take_in(changes)
         try:
             belief = self._belief
             if belief is None:
@@ -148,7 +147,8 @@ class TableDriver:
             pending, self._pending = self._pending, {}
             big = len(pending) > INLINE_SERVICES or slots_of(pending.values()) > INLINE_ELEMENTS
             await self._maybe_in_thread(big, lambda: self._apply_changes(pending, node, belief))
-            report = await self._commit_difference(started)
+            plan = await self._commit_difference()
+            seconds = monotonic() - started
             if self._standby.present:
                 await in_thread(self._retire_standby)
             await self._remove_unused_chains(started)
@@ -158,7 +158,7 @@ class TableDriver:
             self.forget()
             raise
         self._failures = 0
-        report = replace(report, read_back=self._looked_back, problems=self.problems)
+        report = _report(plan, seconds, read_back=self._looked_back, problems=self.problems)
         affinity = self._desired.affinity
         # Only now: while an endpoint is in the backends, clients can be bound to it.
         self._purge.programmed(affinity.snapshot(), lost=affinity.take_lost() or self._looked_back)
@@ -245,6 +245,12 @@ class TableDriver:
         self._compare_all = self._looked_back = True
         return belief
 
+    def _take_in(self, changes: Mapping[ObjectKey, ServiceState | None]) -> None:
+        """Adds the changes of services that have, had or shall have elements in this table: nearly all have a single family."""
+        for key, state in changes.items():
+            if key in self._states or key in self._pending or concerns(state, self.family):
+                self._pending[key] = state
+
     def _apply_changes(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState, belief: Belief) -> None:
         for key, state in changes.items():
             if state is None:
@@ -258,14 +264,14 @@ class TableDriver:
         self._desired.update(changes, belief.image)
         self._desired.set_node(node)
 
-    async def _commit_difference(self, started: float) -> TableReport:
-        """Commits the difference. Leaves out and reports a service whose elements the kernel refuses; the rest is committed.
+    async def _commit_difference(self) -> TablePlan | None:
+        """Commits the difference; returns what was committed, None if nothing can differ. Leaves out and reports a service whose elements the kernel refuses; the rest is committed.
 
         A refusal may be due to a change by another process that we do not know yet: read back before blaming a service.
         """
         dirty = sum(map(len, self._desired.dirty.values()))
         if not (self._compare_all or dirty or self._failures):
-            return TableReport(seconds=monotonic() - started)
+            return None
         for attempt in range(QUARANTINE_ROUNDS):
             big = self._compare_all or dirty > INLINE_ELEMENTS
             try:
@@ -284,8 +290,7 @@ class TableDriver:
                 await in_thread(self._read_back)  # some steps may have been committed
                 continue
             await self._maybe_in_thread(big, partial(self._committed, plan))
-            messages = sum(len(step.messages) for step in plan.steps)
-            return TableReport(plan.delta.touched, messages, plan.new_table, monotonic() - started)
+            return plan
         raise KernelUnclear(f"transactions rejected {QUARANTINE_ROUNDS} times in one pass")
 
     async def _commit(self, plan: TablePlan) -> bool:
@@ -408,3 +413,10 @@ class TableDriver:
 
     async def _maybe_in_thread(self, big: bool, work: Callable[[], T]) -> T:
         return await in_thread(work) if big else work()
+
+
+def _report(plan: TablePlan | None, seconds: float, *, read_back: bool, problems: tuple[Problem, ...]) -> TableReport:
+    if plan is None:
+        return TableReport(seconds=seconds, read_back=read_back, problems=problems)
+    messages = sum([len(step.messages) for step in plan.steps])
+    return TableReport(plan.delta.touched, messages, plan.new_table, seconds, None, read_back, problems)

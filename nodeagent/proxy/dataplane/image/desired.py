@@ -106,8 +106,7 @@ class DesiredImage:
         for key, state in changes.items():
             before = self._held.get(key)
             if before is None:
-                if key in self.unrendered or _concerns(state, self.family):
-                    new.append(key)
+                new.append(key)
                 continue
             ready = self._render(key, state, before, programmed)
             if _same_keys(before, ready):
@@ -275,14 +274,14 @@ def _flat(elements: TableImage) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
     return sets, tuple([key for wanted in elements.values() for key in wanted])
 
 
-def _concerns(state: ServiceState | None, family: Family) -> bool:
+def concerns(state: ServiceState | None, family: Family) -> bool:
     """Returns whether a service may have elements in the table of this family."""
     if state is None:
         return False
     for frontend in state.frontends:
         if frontend.family is family:
             return True
-    return any(family_of(address) is family for address in state.cluster_ips)
+    return family in map(family_of, state.cluster_ips)
 
 
 def _same_keys(held: _Held, ready: _Rendered) -> bool:
