@@ -237,6 +237,11 @@ def is_headless_slice(endpoints: EndpointSlice) -> bool:
     return LABEL_HEADLESS in (endpoints.metadata.labels or {})
 
 
+def is_of_service(endpoints: EndpointSlice) -> bool:
+    """Returns whether a label names the Service that a slice belongs to."""
+    return bool(endpoints.metadata.labels and endpoints.metadata.labels.get(LABEL_SERVICE_NAME))
+
+
 def service_of(endpoints: EndpointSlice) -> ObjectKey | None:
     """Returns the Service that a slice belongs to, by its label; None if it has no such label."""
     name = (endpoints.metadata.labels or {}).get(LABEL_SERVICE_NAME)

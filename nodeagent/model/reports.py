@@ -43,6 +43,8 @@ class PassReport:
     node: the state of the node that was written to the tables. dirty: services that were dirty, whether or not their state changed.
     disturbed: what other programs had changed before: families, and ``interface``.
     interface_in_sync: the interface is in its desired state, or there is no interface.
+    programmed: the families whose table is in its desired state. touched: elements written or removed in all families. Every observer
+    reads these two, so they follow from `families` once.
     """
 
     started: float
@@ -57,6 +59,14 @@ class PassReport:
     dirty: frozenset[ObjectKey] = frozenset()
     disturbed: frozenset[str] = frozenset()
     interface_in_sync: bool = True
+    programmed: frozenset[Family] = field(init=False)
+    touched: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Sets what follows from the other fields."""
+        families = self.families.items()
+        object.__setattr__(self, "programmed", frozenset([family for family, table in families if table.ok]))
+        object.__setattr__(self, "touched", sum([table.touched for _, table in families]))
 
     @property
     def seconds(self) -> float:
@@ -66,17 +76,7 @@ class PassReport:
     @property
     def ok(self) -> bool:
         """Whether every family's table is in its desired state."""
-        return all(table.ok for table in self.families.values())
-
-    @property
-    def programmed(self) -> frozenset[Family]:
-        """The families whose table is in its desired state."""
-        return frozenset([family for family, table in self.families.items() if table.ok])
-
-    @property
-    def touched(self) -> int:
-        """Elements written or removed in all families."""
-        return sum([table.touched for table in self.families.values()])
+        return len(self.programmed) == len(self.families)
 
 
 @dataclass(frozen=True, slots=True)

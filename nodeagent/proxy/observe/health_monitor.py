@@ -53,8 +53,8 @@ class HealthMonitor:
 
     def passed(self, report: PassReport) -> None:
         """Takes in the result of a pass."""
-        succeeded = {family: table.ok for family, table in report.families.items()}
-        before = self._reported.changed(report.started - report.waited_seconds)
+        succeeded = {family: family in report.programmed for family in report.families}
+        before = self._reported if report.ok else self._reported.changed(report.started - report.waited_seconds)
         self._reported = before.passed(succeeded, started=report.started, finished=report.finished)
 
     def is_healthy(self) -> bool:

@@ -22,8 +22,8 @@ class StatusLine:
             self._total += now - self._endpoints.pop(key, 0)
             if now:
                 self._endpoints[key] = now
-        works = [family.value for family, table in report.families.items() if table.ok]
-        fails = [family.value for family, table in report.families.items() if not table.ok]
+        works = [family.value for family in report.families if family in report.programmed]
+        fails = [family.value for family in report.families if family not in report.programmed]
         served = f"{counted(report.services, 'service')}, {counted(self._total, 'endpoint')}"
         parts = [f"{served} on {self._node_name} ({', '.join(works) or 'nothing programmed'})"]
         if fails:
@@ -38,6 +38,8 @@ class StatusLine:
 
 def _endpoints(state: ServiceState) -> int:
     """Counts distinct endpoints; the frontends of a port have the same route."""
+    if len(state.frontends) == 1 and state.frontends[0].short_circuit is None:
+        return len(state.frontends[0].route.backends)
     routes: dict[int, Route] = {}
     for frontend in state.frontends:
         for route in (frontend.route, frontend.short_circuit):

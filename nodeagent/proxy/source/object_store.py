@@ -17,6 +17,7 @@ from nodeagent.model.objects import (
     StoredObject,
     is_headless_slice,
     is_of_other_proxy,
+    is_of_service,
     key_of,
     service_of,
 )
@@ -220,7 +221,7 @@ class ClusterStore:
         if isinstance(obj, Service):
             return self._for_names or not (is_of_other_proxy(obj) or obj.spec.cluster_ip == "None")
         if isinstance(obj, EndpointSlice):
-            return service_of(obj) is not None and (self._for_names or not is_headless_slice(obj))
+            return is_of_service(obj) and (self._for_names or not is_headless_slice(obj))
         return True
 
     def commit(self, listing: "Listing[T]") -> None:
@@ -297,10 +298,11 @@ class ClusterStore:
         self._version += bool(before)
         for key, held in before.items():
             latest = self._slices.get(key)
-            service_before = service_of(held) if held is not None else None
             service_now = service_of(latest) if latest is not None else None
-            if service_before is not None and service_before != service_now:
-                changed[service_before][key.name] = None
+            if held is not None and (latest is None or held.metadata.labels != latest.metadata.labels):
+                service_before = service_of(held)
+                if service_before is not None and service_before != service_now:
+                    changed[service_before][key.name] = None
             if service_now is not None:
                 changed[service_now][key.name] = latest
         for service, slices in changed.items():

@@ -80,11 +80,13 @@ class AffinityIds:
 
     def admit(self, key: ObjectKey, state: ServiceState | None) -> ServiceState | None:
         """Takes in the new state of a service; returns it, without affinity where another list has its id."""
+        wanted = {} if state is None else sticky_endpoints(state, self._family)
+        if not wanted and key not in self._ids_by_service and key not in self.problems:
+            return state
         before = {number: self._endpoints.pop(number) for number in self._ids_by_service.pop(key, ())}
         for number in before:
             del self._holders[number]
         self.problems.pop(key, None)
-        wanted = {} if state is None else sticky_endpoints(state, self._family)
         refused: set[ServicePortName] = set()
         held: list[int] = []
         for holder, endpoints in wanted.items():

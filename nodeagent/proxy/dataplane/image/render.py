@@ -162,7 +162,9 @@ def render_service(state: ServiceState, family: Family) -> Rendering:
     for frontend in state.frontends:
         if frontend.family is family:
             _render_frontend(frontend, rendering)
-            routes.update((id(route), route) for route in (frontend.route, frontend.short_circuit) if route is not None)
+            for route in (frontend.route, frontend.short_circuit):
+                if route is not None:
+                    routes[id(route)] = route
     if hairpin := _hairpin(routes.values()):
         rendering.elements[schema.HAIRPIN] = hairpin
     return rendering
@@ -234,15 +236,16 @@ def _render_node_port_endpoints(frontend: Frontend, key: bytes, rendering: Rende
 
 def _render_route(frontend: Frontend, route: Route, key: bytes, rendering: Rendering, *, cluster_scope: bool) -> int:
     node_port = frontend.address is None
-    if not route.backends:
+    backends = _used(route)
+    count = len(backends)
+    if not count:
         return REFUSE if route.otherwise is Unserved.REFUSE else DISCARD
     sticky = frontend.affinity_seconds is not None
-    backends = _used(route)
     rendering.lists[SlotList(key, node_port, cluster_scope, sticky)] = backends
     if sticky:
         ids = sticky_ids(node_port=node_port, cluster_scope=cluster_scope)
         rendering.elements.setdefault(ids, {})[key] = packed_class(affinity_id(frontend.service_port, route.scope))
-    return PickClass(len(backends), cluster_scope, node_port, sticky).number
+    return PickClass(count, cluster_scope, node_port, sticky).number
 
 
 def _used(route: Route) -> Sequence[Backend]:

@@ -122,14 +122,13 @@ class Slots:
         del held[count:]
         held += [b""] * (count - len(held))
         changed: dict[bytes, bytes | None] = {}
+        key, first_slot = self.where.key, self._class(1).first_slot
         for slot, endpoint in zip(chain(holes, range(before, count)), sorted(chain(homeless, new)), strict=True):
             held[slot] = endpoint
-            changed[self._key(slot)] = endpoint
-        changed.update((self._key(slot), None) for slot in range(count, before))
+            changed[key + packed_class(first_slot + slot)] = endpoint
+        for slot in range(count, before):
+            changed[key + packed_class(first_slot + slot)] = None
         return changed
-
-    def _key(self, slot: int) -> bytes:
-        return self.where.key + packed_class(self._class(1).first_slot + slot)
 
     def _class(self, count: int) -> PickClass:
         return PickClass(count, self.where.cluster_scope, self.where.node_port, self.where.sticky)

@@ -20,7 +20,7 @@ class ChangeFigures:
         self._is_dirty = is_dirty
         self._wall = wall
         self._waiting: dict[str, set[ObjectKey]] = {"endpoint": set(), "service": set()}
-        self._queued = gauge(f"{PREFIX}_last_queued_timestamp_seconds", "When a sync was last asked for", "ip_family")
+        self._queued_at: float | None = None
         self._changes = {
             what: counter(f"{PREFIX}_{what}_changes_total", f"Changes of {what}s that were received")
             for what in self._waiting
@@ -33,9 +33,7 @@ class ChangeFigures:
         what = "service" if kind is Service else "endpoint"
         self._changes[what].add()
         self._waiting[what].add(service)
-        now = self._wall()
-        for family in self._families:
-            self._queued.set(now, family)
+        self._queued_at = self._wall()
 
     def pass_ended(self) -> None:
         """Drops the services that do not wait any more."""
@@ -44,7 +42,11 @@ class ChangeFigures:
 
     def instruments(self) -> Iterator[Instrument]:
         """Yields all of them, as they are now."""
-        yield self._queued
+        queued = gauge(f"{PREFIX}_last_queued_timestamp_seconds", "When a sync was last asked for", "ip_family")
+        if self._queued_at is not None:
+            for family in self._families:
+                queued.set(self._queued_at, family)
+        yield queued
         for what, waiting in self._waiting.items():
             yield self._changes[what]
             pending = sum(map(self._is_dirty, waiting))

@@ -48,16 +48,20 @@ class ServiceBook:
         for key, state in report.changed.items():
             self._revisions[key] = self.revision
             before = self._states.pop(key, None)
+            places_before = [] if before is None else [*map(_key_of, before.frontends)]
+            places = [] if state is None else [*map(_key_of, state.frontends)]
             self._unserved.discard(key)
-            for frontend in () if before is None else before.frontends:
-                self._owners.pop(_key_of(frontend), None)
+            if places != places_before:
+                for place in places_before:
+                    self._owners.pop(place, None)
+                self._owners.update(dict.fromkeys(places, key))
             if state is None:
                 self._connections.pop(key, None)
                 self._gone.append(key)
             else:
                 self._states[key] = state
-                self._owners.update(dict.fromkeys(map(_key_of, state.frontends), key))
-                self._connections[key] = self._connections_of(state)
+                if before is None or places != places_before:
+                    self._connections[key] = self._connections_of(state)
                 if not all(one.route.backends for one in state.frontends):
                     self._unserved.add(key)
         while len(self._gone) > _GONE_KEPT:
