@@ -9,9 +9,9 @@ from typing import Final
 
 SPACING_SECONDS: Final = 0.01
 """A pass is granted this often."""
-LONG_SPACING_SECONDS: Final = 0.02
-"""A pass that takes the last grant costs two: from then on, passes are this far apart. The longest that a change waits here."""
-BURST: Final = 50
+LONG_SPACING_SECONDS: Final = 0.033
+"""A pass that takes the last grant costs this: from then on there are 30 passes a second. The longest that a change waits here."""
+BURST: Final = 20
 """This many passes may follow each other without a wait, after a time without changes."""
 
 
