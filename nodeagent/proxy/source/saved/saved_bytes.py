@@ -72,8 +72,8 @@ def decode(content: bytes) -> tuple[Head, Iterator[Sequence[SavedObject]]]:
         raise StateUnusable("is damaged: it does not begin like a saved state")
     if first != _MAGIC + _FORMAT:
         raise StateUnusable("was saved by a release with another format")
-    digest, packed = rest[:_DIGEST_BYTES], rest[_DIGEST_BYTES + 1 :]
-    if hashlib.sha256(packed).hexdigest().encode() != digest:
+    digest, packed = rest[: _DIGEST_BYTES + 1], rest[_DIGEST_BYTES + 1 :]
+    if hashlib.sha256(packed).hexdigest().encode() + b"\n" != digest:
         raise StateUnusable("is damaged: its checksum is not that of its contents")
     unpacking = zlib.decompressobj()
     try:

@@ -79,6 +79,13 @@ def test_every_beginning_of_a_file_is_refused() -> None:
             decode(CONTENT[:length])
 
 
+@pytest.mark.parametrize("flip", [0xFF, 0x01], ids=["all bits", "one bit"])
+def test_every_changed_byte_is_refused(flip: int) -> None:
+    for place, byte in enumerate(CONTENT):
+        with pytest.raises(StateUnusable):
+            decode(CONTENT[:place] + bytes([byte ^ flip]) + CONTENT[place + 1 :])
+
+
 @settings(deadline=None)
 @given(st.integers(0, len(CONTENT) - 1), st.binary(min_size=1, max_size=64))
 def test_every_changed_file_is_refused(place: int, written: bytes) -> None:
