@@ -86,14 +86,14 @@ class Cluster:
         return agent
 
     @contextmanager
-    def a_plain_table(self, agent: AgentProcess, *flags: str) -> Iterator[None]:
+    def a_plain_table(self, agent: AgentProcess, *flags: str) -> Iterator[AgentProcess]:
         """Another agent in the place of this one, with a table of its own making; this one again in the end. A plain table
         cannot become an owned one: it is rebuilt."""
         agent.stop()
         successor = self.start_agent(*flags, "--table-ownership", "plain")
         try:
             assert "IPv4:new" in successor.wait_for_line("sync done")
-            yield
+            yield successor
         finally:
             successor.stop()
             printed = len(agent.lines)

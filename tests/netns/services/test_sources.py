@@ -5,6 +5,7 @@ all but pods where pods can be recognised, and where a pod is its own endpoint. 
 """
 
 import itertools
+import signal
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -148,8 +149,12 @@ def test_a_missing_input_interface_would_be_seen(exposed: ServingNode, family: F
     caller, web = exposed.world["caller"], place("ClusterIP", 1, family)
     kept, table = caller.address(family), f"{'ip' if family is Family.IPV4 else 'ip6'} nodeagent"
     agent = exposed.run_agent(*WITH_POD_CIDRS)
-    with exposed.cluster.a_plain_table(agent, *WITH_POD_CIDRS):
+    with exposed.cluster.a_plain_table(agent, *WITH_POD_CIDRS) as writer:
         assert caller.ask(*web).peers == {kept}
-        exposed.world.nft(NODE, f"insert rule {table} postrouting ct status dnat iif 0 masquerade")
-        peers = caller.ask(*web).peers
+        writer.signal(signal.SIGSTOP)  # on a busy machine it would remove the rule before the question
+        try:
+            exposed.world.nft(NODE, f"insert rule {table} postrouting ct status dnat iif 0 masquerade")
+            peers = caller.ask(*web).peers
+        finally:
+            writer.signal(signal.SIGCONT)
     assert peers == ({of(family, GATEWAYS)} if pod_bridge else {kept})
