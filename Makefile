@@ -347,7 +347,7 @@ neighbours: SYSTEM_PACKAGES += curl
 neighbours: setup $(VENV)/.installed .tools/boot/neighbours boot-packages
 	$(SUDO) $(BIN)/python -m tests.boot.neighbours $(addprefix --only ,$(ONLY))
 
-boot-kernels: $(VM_IMAGES)
+boot-kernels: $(VM_IMAGES) .tools/nft-1.1/nft
 	$(BOOT) tests/boot/vm
 
 boot-oldest-kernel: .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz

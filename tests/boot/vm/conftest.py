@@ -22,7 +22,14 @@ GUEST_SECONDS = 1500.0
 QUIETLY = ("--quiet", "--no-deps")
 WITHOUT_CACHES = shutil.ignore_patterns("__pycache__")
 WITHOUT_BOOT = shutil.ignore_patterns("__pycache__", "boot")
-BEGIN = "set -e\nexport PYTHONPATH=/job\n"
+BEGIN = "set -e\nexport PYTHONPATH=/job PATH=/job/bin:$PATH\n"
+NEWER_NFT = ROOT / ".tools/nft-1.1"
+NFT_OF_JOB = """#!/bin/sh
+D=/job/nft-1.1/usr/lib/x86_64-linux-gnu
+exec $D/ld-linux-x86-64.so.2 --library-path $D /job/nft-1.1/usr/sbin/nft "$@"
+"""
+"""Debian 13 has nft 1.1.3, and the disk that both machines share has Debian 12's 1.0.6. That one asks for a conversion of the one byte of
+`meta l4proto` in a key with ranges (byteorder … 2, 1), which newer kernels refuse (seen on 6.12.117)."""
 TESTS = tuple(
     f"tests/contract/driver/test_{what}_in_kernel.py" for what in ("drift", "driver", "fetch", "listing", "rejection")
 )
@@ -97,6 +104,16 @@ def offloading(request: pytest.FixtureRequest, program: Path, tmp_path_factory: 
     return tell("guest_offload", request.param, program, tmp_path_factory, flowtable=True)
 
 
+def add_nft(debian: str, job: Path) -> None:
+    """Puts the nft of Debian 13 into a job for its kernel."""
+    if debian == "trixie":
+        shutil.copytree(NEWER_NFT / "usr", job / "nft-1.1/usr", symlinks=True)
+        program = job / "bin/nft"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(NFT_OF_JOB)
+        program.chmod(0o755)
+
+
 def tell(story: str, debian: str, program: Path, paths: pytest.TempPathFactory, *, flowtable: bool) -> Report:
     """Runs a module of this directory in a machine, with the option `dataplane.flowtable` on or off."""
     job, out = paths.mktemp(debian), paths.mktemp(debian)
@@ -104,6 +121,7 @@ def tell(story: str, debian: str, program: Path, paths: pytest.TempPathFactory, 
     (job / STORIES).mkdir(parents=True)
     for script in HERE.glob("guest_*.py"):
         shutil.copy(script, job / STORIES)
+    add_nft(debian, job)
     option = f"export NODEAGENT_DATAPLANE_FLOWTABLE={str(flowtable).lower()}\n"
     (job / "job.sh").write_text(f"{BEGIN}{option}python -m tests.boot.vm.{story} out/facts.json\n")
     run_in_guest(IMAGES / "root.img", IMAGES / debian, job, out, seconds=GUEST_SECONDS)
@@ -133,6 +151,7 @@ def run_tests(debian: str, program: Path, job: Path, out: Path, *, flowtable: bo
     shutil.copytree(program, job, dirs_exist_ok=True)
     shutil.copy(ROOT / "pyproject.toml", job)
     shutil.copytree(ROOT / "tests", job / "tests", ignore=WITHOUT_BOOT, dirs_exist_ok=True)
+    add_nft(debian, job)
     left_out = " and ".join(f"not ({words})" for words in LEFT_OUT[debian])
     tests = (*TESTS, OF_FLOWTABLES) if flowtable else TESTS
     options = "-m kernel -v --color=no -o timeout=300 -o faulthandler_timeout=0 --junitxml=out/tests.xml"
