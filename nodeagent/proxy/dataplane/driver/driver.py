@@ -265,7 +265,9 @@ class TableDriver:
         self._desired.set_node(node)
 
     async def _commit_difference(self) -> TablePlan | None:
-        """Commits the difference; returns what was committed, None if nothing can differ. Leaves out and reports a service whose elements the kernel refuses; the rest is committed.
+        """Commits the difference; returns what was committed, None if nothing can differ.
+
+        Leaves out and reports a service whose elements the kernel refuses; the rest is committed.
 
         A refusal may be due to a change by another process that we do not know yet: read back before blaming a service.
         """
