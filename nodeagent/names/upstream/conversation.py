@@ -39,20 +39,20 @@ class ServerConversation:
         self._chance = chance
         self._mix_case = mix_case
 
-    async def ask(self, server: Server, asked: Asked, *, stream: bool = False) -> Reply:
-        """Returns the server's answer, whatever its rcode. stream: by TCP from the start. The caller must set a
-        timeout.
+    async def ask(self, server: Server, asked: Asked, *, stream: bool = False, whole: bool = True) -> Reply:
+        """Returns the server's answer, whatever its rcode. stream: by TCP from the start. whole: asks by TCP as well if the answer
+        by UDP is cut off. The caller must set a timeout.
         Raises OSError or NoAnswerError. A server that refuses EDNS is then asked without it for a while (RFC 6891, 7).
         """
         loop = asyncio.get_running_loop()
         edns = self._health.takes_edns(server, loop.time())
-        reply = await self._ask(server, asked, stream, self._limits.payload if edns else 0)
+        reply = await self._ask(server, asked, stream, whole, self._limits.payload if edns else 0)
         if edns and not reply.edns and reply.rcode in (Rcode.FORMERR, Rcode.NOTIMP):
             self._health.mark_without_edns(server, loop.time())
-            reply = await self._ask(server, asked, stream, 0)
+            reply = await self._ask(server, asked, stream, whole, 0)
         return reply
 
-    async def _ask(self, server: Server, asked: Asked, stream: bool, payload: int) -> Reply:
+    async def _ask(self, server: Server, asked: Asked, stream: bool, whole: bool, payload: int) -> Reply:
         if stream:
             return await self._by_stream(server, asked, payload)
         reply = await self._by_datagram(server, asked, payload)
@@ -61,7 +61,9 @@ class ServerConversation:
         if reply is None:
             return await self._by_stream(server, asked, payload)
         loop, answers = asyncio.get_running_loop(), False
-        self._health.mark_cut_off(server, loop.time())
+        self._health.mark_cut_off(server)
+        if not whole:
+            return reply
         try:
             answer = await self._by_stream(server, asked, payload)
             answers = True

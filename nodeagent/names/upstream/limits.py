@@ -57,7 +57,7 @@ class HealthLimits:
     """When an upstream server counts as failed, and how it is probed.
     failures: in a row, until a server is asked last. first, longest: pauses between probes of such a server.
 
-    probe: timeout of a probe. again: until a probe of a suspected server is sent a second time. rest: how long a server that passed a
+    probe: timeout of a probe; stream: of one by TCP, of a server that answers by UDP. again: until a probe of a suspected server is sent a second time. rest: how long a server that passed a
     probe is not probed again. slow: an answer that takes this long is late. unasked: how long a server may be asked nothing before it gets
     a copy of a question that another one has answered. plain: how long a server that refused EDNS is asked without it.
     """
@@ -66,6 +66,7 @@ class HealthLimits:
     first: float = 0.5
     longest: float = 30.0
     probe: float = 4.0
+    stream: float = 3.0
     again: float = 0.5
     rest: float = 2.0
     slow: float = 1.0

@@ -19,7 +19,7 @@ from nodeagent.names.upstream.upstream_question import Asked
 class CanAsk(Protocol):
     """Asks one server one question."""
 
-    async def ask(self, server: Server, asked: Asked, *, stream: bool = False) -> Reply: ...
+    async def ask(self, server: Server, asked: Asked, *, stream: bool = False, whole: bool = True) -> Reply: ...
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ class ServerHealth:
     """What is known of one upstream server.
     failures: in a row. pauses: between probes since it went down. probe_at: None if no probe is due. rests_until: until then no probe
     is due because of a new doubt. fault: found by a probe. tcp_fault: as `fault`, of TCP. denies_own: it knows
-    that a name of our own does not exist. tcp_doubt: when an answer was cut off without another one by TCP. loops: it sends our questions back to us. copy: a question that another server has answered. asked_at,
+    that a name of our own does not exist. tcp_doubt: an answer was cut off, and none has come by TCP since. loops: it sends our questions back to us. copy: a question that another server has answered. asked_at,
     malformed_at: when it was last asked, and last sent a malformed answer. plain_until: until then it is asked without EDNS."""
 
     failures: int = 0
@@ -27,7 +27,7 @@ class ServerHealth:
     doubt: Doubt = field(default_factory=Doubt)
     fault: ServerFault | None = None
     denies_own: bool = False
-    tcp_doubt: float | None = None
+    tcp_doubt: bool = False
     tcp_fault: ServerFault | None = None
     loops: bool = False
     copy: Asked | None = None
@@ -98,7 +98,7 @@ class Health:
             return
         record.doubt.answered(asked)
         record.fault = record.copy = None
-        if record.tcp_doubt is None:
+        if not record.tcp_doubt:
             record.pauses, record.probe_at = 0, None
 
     def failed(self, server: Server, asked: Asked, now: float) -> None:
@@ -119,14 +119,14 @@ class Health:
         self._record_of(server).malformed_at = now
         self.doubt(server, asked, now)
 
-    def mark_cut_off(self, server: Server, now: float) -> None:
+    def mark_cut_off(self, server: Server) -> None:
         """Records that an answer by UDP was cut off, so that the server is now asked by TCP."""
-        self._record_of(server).tcp_doubt = now
+        self._record_of(server).tcp_doubt = True
 
     def mark_tcp(self, server: Server, now: float, *, answers: bool) -> None:
         """Records whether the server answered by TCP after its answer by UDP was cut off."""
         record = self._record_of(server)
-        record.tcp_doubt = None if answers else now
+        record.tcp_doubt = not answers
         if answers:
             record.tcp_fault = None
         else:
@@ -166,10 +166,9 @@ class Health:
         record = self._record_of(server)
         return record.fault is None and bool(record.copy or record.doubt)
 
-    def is_tcp_suspected(self, server: Server, since: float = 0.0) -> bool:
-        """Returns whether an answer was cut off, at `since` or later, and none has come by TCP after that."""
-        doubt = self._record_of(server).tcp_doubt
-        return doubt is not None and doubt >= since
+    def is_tcp_suspected(self, server: Server) -> bool:
+        """Returns whether an answer was cut off, and none has come by TCP since."""
+        return self._record_of(server).tcp_doubt
 
     def was_malformed(self, server: Server, since: float) -> bool:
         """Returns whether the server has sent a malformed answer, at `since` or later."""
@@ -180,7 +179,7 @@ class Health:
         record = self._record_of(server)
         record.tcp_fault = fault
         if fault is None:
-            record.tcp_doubt = None
+            record.tcp_doubt = False
 
     def probed(self, server: Server, asked: Asked, fault: ServerFault | None, now: float, *, own: bool) -> None:
         """Records what a probe with this question has found. own: it asked for a name of our own. An error for that is no fault of a
@@ -196,7 +195,7 @@ class Health:
             record.loops, record.failures, record.fault = False, 0, None
             record.rests_until = now + self._limits.rest
             record.doubt.passed(asked)
-            if record.tcp_doubt is not None:
+            if record.tcp_doubt:
                 self._pause(record, now)
             else:
                 record.pauses = 0

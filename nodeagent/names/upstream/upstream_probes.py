@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 from nodeagent.names.upstream.conversation import NoAnswerError
 from nodeagent.names.upstream.limits import HealthLimits
@@ -21,6 +22,13 @@ PROBE_ZONE = from_text("loop-probe.nodeagent.invalid")
 """Under a name that cannot exist (RFC 6761, 6.4): every resolver answers at once that there is no such name."""
 
 logger = logging.getLogger(__name__)
+
+
+class _Finding(NamedTuple):
+    """What one try of a server has shown. is_cut_off: its answer has to be asked for by TCP."""
+
+    fault: ServerFault | None
+    is_cut_off: bool = False
 
 
 class Probes:
@@ -80,13 +88,18 @@ class Probes:
         if own:
             self._pending[asked.name] = server
         async with asyncio.TaskGroup() as group:
-            finds = [group.create_task(self._find(server, asked), name=f"probe {server} by UDP")]
-            if self._health.is_tcp_suspected(server):
-                finds.append(group.create_task(self._find(server, asked, stream=True), name=f"probe {server} by TCP"))
-        fault, *by_tcp = (task.result() for task in finds)
+            by_udp = group.create_task(self._find(server, asked), name=f"probe {server} by UDP")
+            asks_tcp = self._health.is_tcp_suspected(server)
+            if not asks_tcp:
+                await asyncio.wait((by_udp,))
+                asks_tcp = by_udp.result().is_cut_off
+            by_tcp = None
+            if asks_tcp:
+                by_tcp = group.create_task(self._find(server, asked, stream=True), name=f"probe {server} by TCP")
+        fault = by_udp.result().fault
         if not own or self._pending.pop(asked.name, None) is not None:  # else it came back to us
-            if by_tcp:
-                self._health.probed_by_tcp(server, by_tcp[0] if fault is None else None)
+            if by_tcp is not None:
+                self._health.probed_by_tcp(server, by_tcp.result().fault if fault is None else None)
             self._health.probed(server, asked, fault, asyncio.get_running_loop().time(), own=own)
         self._changed.set()
 
@@ -98,29 +111,30 @@ class Probes:
         label = f"{self._chance(1 << 128):032x}".encode()
         return Asked(question_of(bytes((len(label),)) + label + PROBE_ZONE, RecordType.TXT))
 
-    async def _find(self, server: Server, asked: Asked, *, stream: bool = False) -> ServerFault | None:
+    async def _find(self, server: Server, asked: Asked, *, stream: bool = False) -> _Finding:
         """Returns what is wrong with the server. A suspected one is asked twice: a packet may be lost."""
         async with asyncio.TaskGroup() as group:
             tries = [group.create_task(self._try(server, asked, stream), name=f"try {server}")]
             if stream or self._health.is_suspected(server):
                 pause = group.create_task(asyncio.sleep(self._limits.again), name="pause")
                 await asyncio.wait(tries, timeout=self._limits.again)
-                if not tries[0].done() or tries[0].result() is not None:
+                if not tries[0].done() or tries[0].result().fault is not None:
                     await pause
                     tries.append(group.create_task(self._try(server, asked, stream), name=f"try {server} again"))
-        return tries[-1].result() and tries[0].result()
+        found = [one.result() for one in tries]
+        return next((one for one in found if one.fault is None), found[0])
 
-    async def _try(self, server: Server, asked: Asked, stream: bool) -> ServerFault | None:
+    async def _try(self, server: Server, asked: Asked, stream: bool) -> _Finding:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            async with asyncio.timeout(self._limits.probe):
-                reply = await self._asks.ask(server, asked, stream=stream)
+            async with asyncio.timeout(self._limits.stream if stream else self._limits.probe):
+                reply = await self._asks.ask(server, asked, stream=stream, whole=False)
         except (OSError, NoAnswerError) as error:  # TimeoutError is an OSError
-            if not stream and self._health.is_tcp_suspected(server, began):
-                return None  # it answers by UDP, and another try is by TCP
             if not stream and (isinstance(error, NoAnswerError) or self._health.was_malformed(server, began)):
-                return ServerFault(MALFORMED)
+                return _Finding(ServerFault(MALFORMED))
             number = error.errno if isinstance(error, OSError) else None
-            return ServerFault(NO_TCP if stream else SILENT, os.strerror(number) if number else "")
-        return None if stream else fault_of(reply.rcode, loop.time() - began, self._limits.slow)
+            return _Finding(ServerFault(NO_TCP if stream else SILENT, os.strerror(number) if number else ""))
+        return _Finding(
+            None if stream else fault_of(reply.rcode, loop.time() - began, self._limits.slow), reply.truncated
+        )

@@ -30,6 +30,10 @@ def cut_off_and_no_tcp(asked: dns.message.Message, stream: bool) -> Packets:
     return [(0.01, response(asked, flags="QR RD RA TC").to_wire())]
 
 
+def cut_off_and_silent_by_tcp(asked: dns.message.Message, stream: bool) -> Packets:
+    return [] if stream else cut_off_and_no_tcp(asked, stream)
+
+
 def by_tcp_only(asked: dns.message.Message, stream: bool) -> Packets:
     return WELL(asked, stream) if stream else []
 
@@ -43,6 +47,7 @@ FAULTS = {
     "garbage": (garbage, "malformed", ""),
     "answers to another question": (of_another, "malformed", ""),
     "no TCP": (cut_off_and_no_tcp, "no-tcp", "Connection refused"),
+    "silence by TCP": (cut_off_and_silent_by_tcp, "no-tcp", ""),
     "no UDP": (by_tcp_only, "silent", ""),
 }
 
