@@ -78,6 +78,8 @@ class ServiceInterface:
         self._lock = asyncio.Lock()
         self._kind: str | None = None
         self._programmed: Programmed | None = None
+        self._ipv6_route: tuple[Programmed | None, str | None] = None, None
+        """What was programmed, and one of its IPv6 routes. Without one, a search takes 2 ms of 50,000 routes, and looks come twice a second."""
         self._node_addresses: tuple[str, ...] = ()
         self._reported = False
         self._creating = False
@@ -253,7 +255,9 @@ class ServiceInterface:
     def _ipv6_was_switched(self, programmed: Programmed) -> Drift | None:
         if programmed.without_ipv6:
             return Drift.IPV6 if ipv6_missing(self._name) is None else None
-        route = next((one for one in programmed.present.routes if ":" in one), None)
+        if self._ipv6_route[0] is not programmed:
+            self._ipv6_route = programmed, next((one for one in programmed.present.routes if ":" in one), None)
+        route = self._ipv6_route[1]
         if route is None:
             return None
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
