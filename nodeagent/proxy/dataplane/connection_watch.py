@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import chain, islice
 
 from msgspec import Struct
 
@@ -115,6 +116,13 @@ class ConnectionWatch:
 
 
 def sample(states: Mapping[ObjectKey, ServiceState]) -> list[str]:
-    """Returns the names of some Services with endpoints, evenly spread over all."""
-    served = [key for key, state in states.items() if any(one.route and one.route.backends for one in state.frontends)]
-    return [str(key) for key in served[:: max(1, -(-len(served) // SERVICES))]]
+    """Returns the names of some Services with endpoints, evenly spread over all. A thread may add and remove others meanwhile."""
+    keys = tuple(states)
+    step = max(1, -(-len(keys) // SERVICES))
+    places = chain.from_iterable(range(first, len(keys), step) for first in range(step))
+    served = (place for place in places if _is_served(states.get(keys[place])))
+    return [str(keys[place]) for place in sorted(islice(served, SERVICES))]
+
+
+def _is_served(state: ServiceState | None) -> bool:
+    return state is not None and any(one.route.backends for one in state.frontends)

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
@@ -121,3 +123,25 @@ def test_a_sample_is_spread_over_all_services() -> None:
     chosen = sample(states)
     assert 0.5 * SERVICES < len(chosen) <= SERVICES
     assert (chosen[0], chosen[-1] > "default/web-8") == ("default/web-1", True)
+
+
+def test_a_sample_has_services_with_endpoints_only() -> None:
+    states = {state.key: state for state in (service(number) for number in range(1, 101))}
+    states |= {state.key: state for state in (service(number, "10.244.1.7") for number in (30, 50, 51))}
+    assert sample(states) == ["default/web-30", "default/web-50", "default/web-51"]
+
+
+def test_a_thread_may_add_services_meanwhile() -> None:
+    class Growing(tuple[Backend, ...]):
+        __slots__ = ()
+
+        def __len__(self) -> int:
+            state = service(len(states) + 1, "10.244.1.7")
+            states[state.key] = state
+            return 1
+
+    states = {state.key: state for state in (service(1, "10.244.1.7"), service(2, "10.244.1.8"))}
+    first = next(iter(states.values()))
+    frontend = replace(first.frontends[0], route=Route(Growing()))
+    states[first.key] = replace(first, frontends=(frontend,))
+    assert sample(states) == ["default/web-1", "default/web-2"]
