@@ -77,6 +77,7 @@ class Agent:
     netlink: the owner of owned tables; it outlives the agent, so that a successor takes the tables over.
     end_predecessor: ends the agent that owns these tables so far. It is awaited when everything that will be programmed
     is known, so that changes are followed all the time.
+    ready: called after the first pass that programmed a family.
 
     Raises KubeconfigError, and Unsupported if this machine has none of the families. `serve` and `program_once` raise
     ManifestError if the source cannot be opened, NotPermitted and Unsupported if this kernel or process cannot do the
@@ -92,10 +93,11 @@ class Agent:
         netlink: Ruleset,
         notifier: SystemdNotifier,
         end_predecessor: Callable[[], Awaitable[None]] | None = None,
+        ready: Callable[[], None] = lambda: None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self._config, self._netlink, self._notifier = config, netlink, notifier
-        self._end_predecessor = end_predecessor
+        self._end_predecessor, self._when_ready = end_predecessor, ready
         self._families = choose_families(part_options.wanted_families(config))
         self._tables: tuple[TableDriver, ...] = ()
 
@@ -422,4 +424,5 @@ class Agent:
         self._beside.sysctls.tune_conntrack()
         self._conditions.look()
         self._notifier.ready(status)
+        self._when_ready()
         logger.info("ready: %s", status)

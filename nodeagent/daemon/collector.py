@@ -1,4 +1,4 @@
-"""How often a process that runs for months collects unreachable cycles.
+"""When a process that runs for months collects unreachable cycles.
 
 What it holds while it works has no cycles and is large: with Python's default thresholds (700, 10, 10) a quarter of an
 agent's first pass is garbage collection, and one full collection stops everything for 100 ms at 10,000 services.
@@ -7,9 +7,25 @@ agent's first pass is garbage collection, and one full collection stops everythi
 import gc
 
 THRESHOLDS = (50_000, 20, 20)
+WHILE_STARTING = (2_000_000, 20, 20)
+"""An agent with 50,000 Services makes 800,000 objects that Python would look at twice each until it is ready, and a few hundred are garbage."""
+STARTING_SECONDS = 60.0
+"""The longest time with these: an agent may wait for its API server for days."""
 
 
 def collect_rarely() -> None:
-    """Sets the thresholds for this process, and exempts the program's own code from every collection."""
+    """Sets the thresholds for this process, and exempts all that it holds, such as its own code, from every collection."""
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
+
+
+def collect_hardly() -> None:
+    """Sets the thresholds for an agent that starts. Call `collect_rarely` when it is ready, or after STARTING_SECONDS."""
+    gc.set_threshold(*WHILE_STARTING)
+
+
+def collect_everything() -> None:
+    """Collects also what has been exempted, as when the agent that held it has ended."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()

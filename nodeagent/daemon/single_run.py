@@ -6,6 +6,7 @@ from contextlib import closing
 
 from nodeagent.config.agent_config import AgentConfig
 from nodeagent.daemon.agent import Agent
+from nodeagent.daemon.collector import collect_hardly
 from nodeagent.daemon.process_limits import claim_resources
 from nodeagent.model.problem import Problem
 from nodeagent.model.problem_subjects import OF_THE_CONFIGURATION, OF_THE_NODE
@@ -35,6 +36,7 @@ async def run_once(
     Raises what `Agent` raises, NotInTime and ProblemsRemain.
     """
     claim_resources(config.process.oom_score_adj)
+    collect_hardly()
     with closing(Ruleset()) as netlink:
         agent = Agent(config, environment, netlink=netlink, notifier=notifier)
         try:

@@ -6,7 +6,6 @@ owner, and no rule is missing at any time. A successor that fails before that ch
 """
 
 import asyncio
-import gc
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, closing
@@ -17,6 +16,7 @@ from nodeagent.config.load import LoadedConfig
 from nodeagent.config.options import DEFAULT_SOCKET
 from nodeagent.daemon.agent import Agent
 from nodeagent.daemon.announcement import announce
+from nodeagent.daemon.collector import STARTING_SECONDS, collect_everything, collect_hardly, collect_rarely
 from nodeagent.daemon.handover import have_other_owner, until_tables_are_free
 from nodeagent.daemon.process_limits import claim_resources
 from nodeagent.daemon.startup_probe import probes_succeed
@@ -71,7 +71,7 @@ class Daemon:
                         return await serving
                     self._hangup.clear()
                     serving = await self._replace(serving, netlink)
-                    asyncio.get_running_loop().call_later(COLLECT_AFTER_SECONDS, gc.collect)
+                    asyncio.get_running_loop().call_later(COLLECT_AFTER_SECONDS, collect_everything)
             except asyncio.CancelledError:
                 if self._is_init and not loaded.config.dns.handover.seconds:
                     await asyncio.gather(*(agent.leave() for agent in self._agents))
@@ -129,8 +129,15 @@ class Daemon:
         self, config: AgentConfig, netlink: Ruleset, end_predecessor: Callable[[], Awaitable[None]] | None
     ) -> None:
         claim_resources(config.process.oom_score_adj)
+        collect_hardly()
+        asyncio.get_running_loop().call_later(STARTING_SECONDS, collect_rarely)
         agent = Agent(
-            config, self._environment, netlink=netlink, notifier=self.notifier, end_predecessor=end_predecessor
+            config,
+            self._environment,
+            netlink=netlink,
+            notifier=self.notifier,
+            end_predecessor=end_predecessor,
+            ready=collect_rarely,
         )
         del end_predecessor  # it holds the predecessor, and with it all that one knew
         self._agents.add(agent)
