@@ -117,6 +117,12 @@ def unpack_address(packed: bytes | memoryview) -> str:
     return socket.inet_ntop(socket.AF_INET if len(packed) == _IPV4_BYTES else socket.AF_INET6, packed)
 
 
+def unpack_addresses(packed: Sequence[bytes]) -> list[str]:
+    """Does the same for addresses of one family, at least one."""
+    family = socket.AF_INET if len(packed[0]) == _IPV4_BYTES else socket.AF_INET6
+    return [socket.inet_ntop(family, one) for one in packed]
+
+
 def parse_network(text: str) -> IPv4Network | IPv6Network | None:
     """Returns a CIDR (host bits are cleared; a bare address is not a CIDR), or None if the text is not a CIDR."""
     bare = text.strip()

@@ -52,6 +52,8 @@ def parts_drift(found: Present, *programmed: Present) -> PartsDrift | None:
 
     programmed: one, or those before and after the reading: what the agent itself changed meanwhile is then no drift.
     """
+    if found in programmed:
+        return None
     have, wanted = _parts(found), [_parts(one) for one in programmed]
     missing, more = frozenset.intersection(*wanted) - have, have - frozenset.union(*wanted)
     if not missing and not more:
@@ -105,6 +107,11 @@ class InterfaceNotifications:
         """Records that notifications were lost, and the interface's present index."""
         self._incomplete = True
         self._ifindex = ifindex
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether some were lost, so that the interface is read in any case."""
+        return self._incomplete
 
     @property
     def ifindex(self) -> int | None:

@@ -2,17 +2,17 @@
 
 import errno
 import socket
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.proxy.dataplane.interface_claim import MARK, objection
 from nodeagent.proxy.dataplane.interface_deviation import InterfaceFound
-from nodeagent.proxy.dataplane.interface_plan import BySource, Present, Stray, by_source
+from nodeagent.proxy.dataplane.interface_plan import BySource, Present, Stray
 from nodeagent.proxy.dataplane.interface_sources import Sources, preferred_source
 from nodeagent.wire.netlink import local_routes, rtnetlink
-from nodeagent.wire.netlink.local_routes import LocalRoute
+from nodeagent.wire.netlink.framing import Request
 from nodeagent.wire.netlink.route_lookup import look_up_route, read_found_route
 from nodeagent.wire.netlink.rtnetlink import InterfaceAddress
 from nodeagent.wire.netlink.socket import NetlinkSocket, retry
@@ -137,7 +137,7 @@ def read_carried(name: str, family: Family) -> frozenset[str]:
         addresses = retry(lambda: read_addresses(netlink, index))
         routes = retry(lambda: _static_routes(netlink, index, (family,)))
     alone = {one.address for one in addresses if _is_alone(one) and family_of(one.address) is family}
-    return frozenset(alone | {one.destination for one in routes})
+    return frozenset(alone.union(*routes.values()))
 
 
 def _is_alone(one: InterfaceAddress) -> bool:
@@ -145,20 +145,29 @@ def _is_alone(one: InterfaceAddress) -> bool:
     return one.prefix_length == family_of(one.address).address_length * 8
 
 
-def _static_routes(netlink: NetlinkSocket, index: int, families: Iterable[Family]) -> list[LocalRoute]:
-    """Returns the static routes over an interface, local ones and those to ranges, which only IPv6 has."""
-    routes: list[LocalRoute] = []
+def _static_routes(netlink: NetlinkSocket, index: int, families: Iterable[Family]) -> dict[str, set[str]]:
+    """Returns the destinations of the static routes over an interface, local ones and those to ranges, which only IPv6 has, by their
+    source."""
+    dumps = []
     for family in families:
-        dumps = [rtnetlink.get_local_routes(family, index)]
+        dumps.append(rtnetlink.get_local_routes(family, index))
         if family is Family.IPV6:
             dumps.append(rtnetlink.get_range_routes(index))
-        for dump in dumps:
-            try:
-                found = (local_routes.read_local_route(body, index) for body in netlink.dump(dump))
-                routes += [route for route in found if route is not None]
-            except FileNotFoundError:  # a namespace in which nothing ever was local has no such table yet
-                continue
-    return routes
+    return _dumped(netlink, dumps, lambda datagram: local_routes.local_routes_in(datagram, index))
+
+
+def _dumped(
+    netlink: NetlinkSocket, dumps: Iterable[Request], read: Callable[[memoryview], dict[str, list[str]]]
+) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for dump in dumps:
+        try:
+            for datagram in netlink.dump_datagrams(dump):
+                for source, destinations in read(datagram).items():
+                    found.setdefault(source, set()).update(destinations)
+        except FileNotFoundError:  # a namespace in which nothing ever was local has no such table yet
+            continue
+    return found
 
 
 def _present_once(netlink: NetlinkSocket, index: int) -> Present:
@@ -169,9 +178,9 @@ def _present_once(netlink: NetlinkSocket, index: int) -> Present:
         else:
             strays.add(Stray(one.address, one.prefix_length))
     routes = _static_routes(netlink, index, Family)
-    destinations = frozenset(route.destination for route in routes)
+    destinations = frozenset[str]().union(*routes.values())
     over_lo = _routes_over_lo(netlink, index, destinations | addresses)
-    sourced = by_source(route for route in routes if route.source and ":" in route.destination)
+    sourced = {source: frozenset(to) for source, to in routes.items() if ":" in source}
     return Present(frozenset(addresses), destinations, frozenset(strays), over_lo, sourced)
 
 
@@ -182,14 +191,10 @@ def read_routes_over_lo(netlink: NetlinkSocket) -> BySource:
 
 def _routes_over_lo(netlink: NetlinkSocket, index: int | None, own: AbstractSet[str]) -> BySource:
     """Returns our routes over ``lo`` by their source: those to what interface `index` carries, and to what no interface carries."""
-    try:
-        found = [local_routes.read_route_over_lo(body) for body in netlink.dump(rtnetlink.get_routes_over_lo())]
-    except FileNotFoundError:  # a namespace in which nothing ever was local has no such table yet
-        return {}
-    over_lo = [route for route in found if route is not None]
-    astray = {route.destination for route in over_lo} - own
+    over_lo = _dumped(netlink, [rtnetlink.get_routes_over_lo()], local_routes.routes_over_lo_in)
+    astray = set[str]().union(*over_lo.values()) - own
     elsewhere = _held_elsewhere(netlink, index, astray) if astray else set()
-    return by_source(route for route in over_lo if route.destination not in elsewhere)
+    return {source: frozenset(here) for source, to in over_lo.items() if (here := to - elsewhere)}
 
 
 def _held_elsewhere(netlink: NetlinkSocket, index: int | None, among: AbstractSet[str]) -> set[str]:

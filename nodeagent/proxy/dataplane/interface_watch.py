@@ -183,6 +183,8 @@ class InterfaceWatch:
 
     def _takes_route(self, body: memoryview, *, gone: bool) -> bool:
         notifications = self._notifications
+        if notifications.incomplete:
+            return True
         if rtnetlink.is_default_route(body):
             notifications.default_route()
             return True

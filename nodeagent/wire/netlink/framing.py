@@ -100,6 +100,15 @@ def text_of(payload: memoryview) -> str:
     return bytes(payload).rstrip(b"\0").decode(errors="replace")
 
 
+def unlike_messages(datagram: memoryview) -> Iterator[Received]:
+    """Yields each message in a datagram, but only the first if all have the same header, as in the middle of a dump."""
+    length = HEADER.unpack_from(datagram)[0] if len(datagram) >= HEADER.size else 0
+    alike = length >= HEADER.size and len(datagram) % length == 0 and length % 4 == 0
+    if alike and len(set(struct.iter_unpack(f"{HEADER.size}s{length - HEADER.size}x", datagram))) == 1:
+        datagram = datagram[:length]
+    yield from messages(datagram)
+
+
 def messages(datagram: memoryview) -> Iterator[Received]:
     """Yields each message in a datagram."""
     offset = 0

@@ -5,8 +5,8 @@ import struct
 from functools import lru_cache
 from typing import NamedTuple
 
-from nodeagent.model.addresses import Family, unpack_address
-from nodeagent.wire.netlink.framing import ATTRIBUTE, attributes, reader
+from nodeagent.model.addresses import Family, unpack_address, unpack_addresses
+from nodeagent.wire.netlink.framing import ATTRIBUTE, HEADER, attributes, messages, reader
 from nodeagent.wire.netlink.rtnetlink import LOOPBACK_INDEX, PROTOCOL_OVER_LO
 from nodeagent.wire.netlink.uapi import rtnetlink as uapi
 
@@ -45,12 +45,62 @@ def read_route_over_lo(body: memoryview) -> LocalRoute | None:
     return _local_route(body, LOOPBACK_INDEX, PROTOCOL_OVER_LO)
 
 
+@reader
+def local_routes_in(datagram: memoryview, index: int | None) -> dict[str, list[str]]:
+    """Returns the destinations of our routes over interface `index` (None: over any) in a datagram of a dump, by their source."""
+    return _routes_in(datagram, index, uapi.RTPROT_STATIC)
+
+
+@reader
+def routes_over_lo_in(datagram: memoryview) -> dict[str, list[str]]:
+    """Returns the destinations of our routes over ``lo`` in a datagram of a dump, by their source."""
+    return _routes_in(datagram, LOOPBACK_INDEX, PROTOCOL_OVER_LO)
+
+
+def _routes_in(datagram: memoryview, index: int | None, ours: int) -> dict[str, list[str]]:
+    """Hundreds of routes in a datagram differ by their destination only, and are read together then."""
+    if (alike := _alike(datagram)) is not None:
+        before, destinations, behind = alike
+        rest = _without_address(before + bytes(len(destinations[0])) + behind, index, ours)
+        return {} if rest is None else {rest.source: [one + rest.destination for one in unpack_addresses(destinations)]}
+    found: dict[str, list[str]] = {}
+    for message in messages(datagram):
+        if message.type == uapi.RTM_NEWROUTE and (route := _local_route(message.body, index, ours)) is not None:
+            found.setdefault(route.source, []).append(route.destination)
+    return found
+
+
+def _alike(datagram: memoryview) -> tuple[bytes, tuple[bytes, ...], bytes] | None:
+    """Returns what is before the destinations of all routes in a datagram, their destinations, and what is behind them; None if the
+    messages differ in anything else."""
+    start = HEADER.size + _DESTINATION
+    if len(datagram) <= start:
+        return None
+    length, kind, *_ = HEADER.unpack_from(datagram)
+    size = _address_length(datagram[HEADER.size :])
+    if length < start + size or len(datagram) % length or kind != uapi.RTM_NEWROUTE:
+        return None
+    shape = f"{start}s{size}s{length - start - size}s"
+    before, destinations, behind = zip(*struct.iter_unpack(shape, datagram), strict=True)
+    if before.count(before[0]) != len(before) or behind.count(behind[0]) != len(behind):
+        return None
+    return (before[0][HEADER.size :], destinations, behind[0]) if _leads_to_destination(before[0], size) else None
+
+
+def _address_length(body: memoryview) -> int:
+    return Family.IPV4.address_length if body[0] == socket.AF_INET else Family.IPV6.address_length
+
+
+def _leads_to_destination(before: bytes, size: int) -> bool:
+    return before[-ATTRIBUTE.size :] == ATTRIBUTE.pack(ATTRIBUTE.size + size, uapi.RTA_DST)
+
+
 def _local_route(body: memoryview, index: int | None, ours: int) -> LocalRoute | None:
     """Thousands of routes differ by their destination only, so what all other bytes mean is found once. The kernel writes the destination
     right behind the table (fib_dump_info, rt6_fill_node); where it does not, the route is read as a whole."""
-    size = Family.IPV4.address_length if body[0] == socket.AF_INET else Family.IPV6.address_length
+    size = _address_length(body)
     before, packed = bytes(body[:_DESTINATION]), body[_DESTINATION : _DESTINATION + size]
-    if len(packed) != size or before[-ATTRIBUTE.size :] != ATTRIBUTE.pack(ATTRIBUTE.size + size, uapi.RTA_DST):
+    if len(packed) != size or not _leads_to_destination(before, size):
         return _whole_route(body, index, ours)
     rest = _without_address(b"".join((before, bytes(size), body[_DESTINATION + size :])), index, ours)
     return None if rest is None else LocalRoute(unpack_address(packed) + rest.destination, rest.source)

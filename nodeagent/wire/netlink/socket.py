@@ -14,7 +14,16 @@ from itertools import islice
 from typing import NamedTuple, Self, TypeVar
 
 from nodeagent.wire.netlink.equal_answers import EqualAnswers
-from nodeagent.wire.netlink.framing import HEADER, Received, Request, attribute_map, messages, packed_message, text_of
+from nodeagent.wire.netlink.framing import (
+    HEADER,
+    Received,
+    Request,
+    attribute_map,
+    messages,
+    packed_message,
+    text_of,
+    unlike_messages,
+)
 from nodeagent.wire.netlink.uapi.netlink import (
     NETLINK_CAP_ACK,
     NETLINK_EXT_ACK,
@@ -268,7 +277,7 @@ class NetlinkSocket:
         try:
             while end is None:
                 datagram = self.receive()
-                for received in messages(datagram):
+                for received in unlike_messages(datagram):
                     if received.seq == seq:
                         interrupted = interrupted or bool(received.flags & NLM_F_DUMP_INTR)
                         end = received if received.type in {NLMSG_DONE, NLMSG_ERROR} else end

@@ -87,6 +87,8 @@ def _check_routes(data: bytes) -> None:
     ):
         allowed(lambda read=read: read(body))  # type: ignore[misc]
     allowed(lambda: local_routes.read_local_route(body, 7))
+    for datagram in (body, memoryview(packed_message(24, 2, 1, data) * 2)):
+        allowed(lambda datagram=datagram: local_routes.local_routes_in(datagram, 7))  # type: ignore[misc]
     allowed(lambda: [socket.inet_ntop(_family(packed), packed) for packed in rtnetlink.gateways_of(body)])
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.wire.netlink.framing import attribute, attributes, messages, nested
+from nodeagent.wire.netlink.framing import attribute, attributes, messages, nested, packed_message, unlike_messages
 from nodeagent.wire.netlink.socket import DumpInterruptedError, retry
 
 ATTRIBUTES = st.lists(st.tuples(st.integers(min_value=0, max_value=0x3FFF), st.binary(max_size=40)), max_size=8)
@@ -58,6 +58,15 @@ def test_a_datagram_with_several_messages() -> None:
     found = [(kind, flags, sequence, bytes(body)) for kind, flags, sequence, body in messages(memoryview(one + two))]
 
     assert found == [(20, 2, 7, b"abc"), (3, 0, 8, b"")]
+
+
+@given(st.lists(st.tuples(st.sampled_from([3, 24]), st.sampled_from([2, 18]), st.integers(0, 9)), max_size=5))
+def test_messages_with_one_header_are_not_all_looked_at(sent: list[tuple[int, int, int]]) -> None:
+    datagram = memoryview(b"".join(packed_message(kind, flags, 5, bytes(size)) for kind, flags, size in sent))
+    whole, some = [[found[:3] for found in read(datagram)] for read in (messages, unlike_messages)]
+    assert set(some) == set(whole)
+    alike = len(set(sent)) == 1 and sent[0][2] % 4 == 0
+    assert len(some) == (1 if alike else len(whole))
 
 
 @pytest.mark.parametrize(

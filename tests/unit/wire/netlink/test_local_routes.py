@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.model.addresses import pack_address
-from nodeagent.wire.netlink.framing import attribute
-from nodeagent.wire.netlink.local_routes import LocalRoute, read_local_route, read_route_over_lo
+from nodeagent.wire.netlink.framing import attribute, packed_message
+from nodeagent.wire.netlink.local_routes import (
+    LocalRoute,
+    local_routes_in,
+    read_local_route,
+    read_route_over_lo,
+    routes_over_lo_in,
+)
 from nodeagent.wire.netlink.rtnetlink import LOOPBACK_INDEX, PROTOCOL_OVER_LO
 from nodeagent.wire.netlink.uapi import rtnetlink as uapi
 
@@ -78,6 +84,39 @@ def test_routes_that_differ_a_little_are_kept_apart(wanted: list[tuple[object, s
         assert read_route_over_lo(route(text, own)) is None
         over_lo = route(text, own, index=LOOPBACK_INDEX, protocol=PROTOCOL_OVER_LO)
         assert read_route_over_lo(over_lo) == LocalRoute(socket_text(text), own)
+
+
+MESSAGES = st.builds(
+    route,
+    st.ip_addresses(v=4).map(str),
+    st.sampled_from(["", "192.0.2.1"]),
+    prefix=st.sampled_from([None, 16]),
+    index=st.sampled_from([INDEX, LOOPBACK_INDEX]),
+    protocol=st.sampled_from([uapi.RTPROT_STATIC, PROTOCOL_OVER_LO]),
+    table_first=st.booleans(),
+) | st.builds(route, st.ip_addresses(v=6).map(str), prefix=st.sampled_from([None, 112]), kind=st.sampled_from([1, 2]))
+
+
+@given(bodies=st.lists(MESSAGES, max_size=4) | MESSAGES.map(lambda message: [message] * 3), ends=st.booleans())
+def test_a_datagram_has_the_routes_of_its_messages(bodies: list[memoryview], *, ends: bool) -> None:
+    datagram = b"".join(packed_message(uapi.RTM_NEWROUTE, 2, 5, bytes(body)) for body in bodies)
+    datagram += packed_message(3, 2, 5, bytes(4)) if ends else b""
+    over_ours, over_lo = local_routes_in(memoryview(datagram), INDEX), routes_over_lo_in(memoryview(datagram))
+    assert listed(over_ours) == sorted(one for body in bodies if (one := read_local_route(body, INDEX)))
+    assert listed(over_lo) == sorted(one for body in bodies if (one := read_route_over_lo(body)))
+
+
+def listed(by_source: dict[str, list[str]]) -> list[tuple[str, str]]:
+    return sorted((destination, source) for source, routes in by_source.items() for destination in routes)
+
+
+@pytest.mark.parametrize("source", ["", "192.0.2.1"])
+def test_routes_that_differ_by_their_destination_are_read_together(source: str) -> None:
+    wanted = [f"10.96.{number // 256}.{number % 256}" for number in range(300)]
+    bodies = [bytes(route(destination, source)) for destination in wanted]
+    datagram = b"".join(packed_message(uapi.RTM_NEWROUTE, 2, 5, body) for body in bodies)
+    assert local_routes_in(memoryview(datagram), INDEX) == {source: wanted}
+    assert local_routes_in(memoryview(datagram), INDEX + 1) == routes_over_lo_in(memoryview(datagram)) == {}
 
 
 def socket_text(address: str) -> str:
