@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from nodeagent.model.addresses import Family, family_of
@@ -59,8 +58,7 @@ class _Held(NamedTuple):
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Rendered:
+class _Rendered(NamedTuple):
     """A service's rendering, its lists, and those of them that are new."""
 
     rendering: Rendering
@@ -71,8 +69,8 @@ class _Rendered:
 class DesiredImage:
     """The desired image of one family, and from which service each element comes.
 
-    programmed: a live view of what the image was at the last `settle`. The elements that changed since then are held, not the whole
-    image again. unrendered: services whose rendering failed, which is a defect of this program; all others are rendered.
+    programmed: a live view of what the image was at the last `settle`; before the first it was empty. The elements that changed since then
+    are held, not the whole image again. unrendered: services whose rendering failed, which is a defect of this program; all others are rendered.
     """
 
     def __init__(self, family: Family) -> None:
@@ -85,9 +83,7 @@ class DesiredImage:
         self._others = OtherAddresses(family)
         self._before: dict[str, dict[bytes, bytes | None]] = {name: {} for name in self.image}
         """By set: the value at the last `settle` of each key that changed since then; None: it was absent."""
-        self.programmed: ReadableImage = {
-            name: EarlierElements(elements, self._before[name]) for name, elements in self.image.items()
-        }
+        self._settled = False
         self._node: NodeState | None = None
         self.affinity = AffinityIds(family)
         self.timeouts = AffinityTimeouts()
@@ -154,10 +150,17 @@ class DesiredImage:
 
     def _remember(self, name: str, keys: Iterable[bytes]) -> None:
         """Keeps the present values of keys that are about to change."""
+        if not self._settled:
+            return
         before, present = self._before[name], self.image[name]
         for key in keys:
             if key not in before:
                 before[key] = present.get(key)
+
+    def _add(self, name: str, elements: Mapping[bytes, bytes]) -> None:
+        """Writes elements of a map or set."""
+        self._remember(name, elements)
+        self.image[name].update(elements)
 
     def _put(self, name: str, changed: Mapping[bytes, bytes | None]) -> None:
         """Writes elements of a map or set (None: removes the element)."""
@@ -207,10 +210,17 @@ class DesiredImage:
             self._put(schema.CLUSTER_IP_ONLY_BLOCKS, changed)
 
     @property
+    def programmed(self) -> ReadableImage:
+        if not self._settled:
+            return empty_image(self.image)
+        return {name: EarlierElements(elements, self._before[name]) for name, elements in self.image.items()}
+
+    @property
     def dirty(self) -> dict[str, AbstractSet[bytes]]:
         """The keys that changed since the last `settle`, by set: those of endpoints before those of frontends, for which the kernel needs
         one answer less than the other way round."""
-        return {name: before.keys() for name, before in reversed(self._before.items()) if before}
+        changed: Mapping[str, Mapping[bytes, object]] = self._before if self._settled else self.image
+        return {name: changed[name].keys() for name in reversed(self._before) if changed[name]}
 
     def take_dirty(self) -> dict[str, frozenset[bytes]]:
         """Returns the dirty keys, and settles."""
@@ -220,6 +230,7 @@ class DesiredImage:
 
     def settle(self) -> None:
         """Called when the image is programmed as it is."""
+        self._settled = True
         for before in self._before.values():
             if before:
                 before.clear()
@@ -256,10 +267,11 @@ class DesiredImage:
         for name, wanted in elements.items():
             counts = self._shared.get(name)
             if counts is not None:
-                counts.update(wanted.keys())
-            self._put(name, wanted)
+                for shared in wanted:
+                    counts[shared] = counts.get(shared, 0) + 1
+            self._add(name, wanted)
         for listed in ready.new:
-            self._put(listed.where.name, listed.elements())
+            self._add(listed.where.name, listed.elements())
         sets, keys = _flat(elements)
         if keys or ready.lists:
             if len(self._forms) >= MOST_FORMS:

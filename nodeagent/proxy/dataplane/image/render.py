@@ -50,7 +50,11 @@ _SLOTS = tuple(packed_class(slot) for slot in range(256))
 
 def slot_keys(picked: PickClass) -> Sequence[bytes]:
     """Returns the slot fields of the backends keys of a class, in order."""
-    first, count = picked.first_slot, picked.count
+    return slots_from(picked.first_slot, picked.count)
+
+
+def slots_from(first: int, count: int) -> Sequence[bytes]:
+    """Returns the fields of so many slots, in order."""
     if first == 0 and count <= len(_SLOTS):
         return _SLOTS[:count]
     return [packed_class(first + slot) for slot in range(count)]
@@ -97,7 +101,8 @@ def programmed_slots(programmed: ReadableImage, key: bytes, *, node_port: bool, 
     if picked is None:
         return []
     get = programmed[schema.NODEPORT_BACKENDS if node_port else schema.BACKENDS].get
-    return [endpoint for slot in slot_keys(picked) if (endpoint := get(key + slot)) is not None]
+    found = [get(key + slot) for slot in slot_keys(picked)]
+    return [endpoint for endpoint in found if endpoint is not None]
 
 
 def image_of_services(programmed: ReadableImage, services: Collection[str]) -> TableImage:
@@ -236,11 +241,11 @@ def _render_node_port_endpoints(frontend: Frontend, key: bytes, rendering: Rende
 
 def _render_route(frontend: Frontend, route: Route, key: bytes, rendering: Rendering, *, cluster_scope: bool) -> int:
     node_port = frontend.address is None
-    backends = _used(route)
-    count = len(backends)
+    count = min(len(route.backends), MAX_BACKENDS)
     if not count:
         return REFUSE if route.otherwise is Unserved.REFUSE else DISCARD
     sticky = frontend.affinity_seconds is not None
+    backends = route.backends if count < MAX_BACKENDS else route.backends[:count]
     rendering.lists[SlotList(key, node_port, cluster_scope, sticky)] = backends
     if sticky:
         ids = sticky_ids(node_port=node_port, cluster_scope=cluster_scope)

@@ -12,8 +12,8 @@ from nodeagent.model.frontend import Backend
 from nodeagent.model.packed import SEPARATOR
 from nodeagent.model.packed_backends import PackedBackends
 from nodeagent.proxy.dataplane.image.image import Elements, ReadableImage, endpoint_value, endpoint_values, packed_class
-from nodeagent.proxy.dataplane.image.render import MemberList, SlotList, assign_slots, programmed_slots, slot_keys
-from nodeagent.proxy.dataplane.program.classes import PickClass
+from nodeagent.proxy.dataplane.image.render import MemberList, SlotList, assign_slots, programmed_slots, slots_from
+from nodeagent.proxy.dataplane.program.classes import first_slot
 
 _STRIDE = 256
 _FEW = 4
@@ -101,7 +101,7 @@ class Slots:
 
     def keys(self) -> Sequence[bytes]:
         key = self.where.key
-        return [key + slot for slot in slot_keys(self._class(len(self._by_slot)))]
+        return [key + slot for slot in slots_from(self._first_slot, len(self._by_slot))]
 
     def elements(self) -> Elements:
         return dict(zip(self.keys(), self._by_slot, strict=True))
@@ -122,16 +122,17 @@ class Slots:
         del held[count:]
         held += [b""] * (count - len(held))
         changed: dict[bytes, bytes | None] = {}
-        key, first_slot = self.where.key, self._class(1).first_slot
+        key, first = self.where.key, self._first_slot
         for slot, endpoint in zip(chain(holes, range(before, count)), sorted(chain(homeless, new)), strict=True):
             held[slot] = endpoint
-            changed[key + packed_class(first_slot + slot)] = endpoint
+            changed[key + packed_class(first + slot)] = endpoint
         for slot in range(count, before):
-            changed[key + packed_class(first_slot + slot)] = None
+            changed[key + packed_class(first + slot)] = None
         return changed
 
-    def _class(self, count: int) -> PickClass:
-        return PickClass(count, self.where.cluster_scope, self.where.node_port, self.where.sticky)
+    @property
+    def _first_slot(self) -> int:
+        return first_slot(cluster_scope=self.where.cluster_scope)
 
 
 def _packed(backends: Iterable[Backend]) -> list[bytes]:

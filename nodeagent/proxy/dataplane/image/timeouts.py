@@ -37,10 +37,10 @@ class AffinityTimeouts:
         self.problems.pop(key, None)
         if state is None:
             return None
-        wanted = sorted({found.affinity_seconds for found in state.frontends if found.affinity_seconds is not None})
+        wanted = {found.affinity_seconds for found in state.frontends if found.affinity_seconds is not None}
         if not wanted:
             return state
-        given = {seconds: self._take(key, seconds) for seconds in wanted}
+        given = {seconds: self._take(key, seconds) for seconds in sorted(wanted)}
         changed = {seconds: longer for seconds, longer in given.items() if longer != seconds}
         if not changed:
             return state

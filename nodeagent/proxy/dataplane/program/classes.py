@@ -6,6 +6,7 @@ one for each service. A few numbers that are not a count lead to what only some 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 MAX_BACKENDS = 0x7FFF
 CLUSTER_SCOPE_OFFSET = 0x8000
@@ -33,6 +34,11 @@ SPECIAL_CHAINS = {**END_CHAINS, **SCOPE_CHAINS, GUARDED: GUARDED_CHAIN}
 """Class number → chain, for the classes that always exist."""
 
 
+def first_slot(*, cluster_scope: bool) -> int:
+    """Returns the first slot of the classes that pick from one of the two lists."""
+    return CLUSTER_SCOPE_OFFSET if cluster_scope else 0
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class PickClass:
     """Picks one of `count` endpoints (1..MAX_BACKENDS)."""
@@ -55,7 +61,7 @@ class PickClass:
     @property
     def first_slot(self) -> int:
         """The first of the `count` slots of this class."""
-        return CLUSTER_SCOPE_OFFSET if self.cluster_scope else 0
+        return first_slot(cluster_scope=self.cluster_scope)
 
     @property
     def chain(self) -> str:
@@ -66,6 +72,7 @@ class PickClass:
         )
 
 
+@lru_cache(maxsize=1024)  # each Service asks for the same few
 def pick_class(number: int) -> PickClass | None:
     """Returns the pick class of a class number; None for the special classes and for other numbers."""
     major, count = number >> 16, number & 0xFFFF
