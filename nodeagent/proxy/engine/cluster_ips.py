@@ -68,17 +68,18 @@ class ClusterIps:
     def note_changes(self, changed: Mapping[ObjectKey, ServiceState | None]) -> tuple[frozenset[str], frozenset[str]]:
         """Takes in the changed Services' ClusterIPs; returns what the interface need not carry any more, and what it shall newly
         carry."""
-        touched: dict[str, bool] = {}
+        counts, touched = self._counts, dict[str, bool]()
         for key, state in changed.items():
             cluster_ips = state.cluster_ips if state is not None else ()
             if self._by_service.get(key, ()) == cluster_ips:
                 continue
             before = self._carrying(self._by_service.pop(key, ()))
             after = self._carrying(cluster_ips)
-            for one in (*before, *after):
-                touched.setdefault(one, self._counts[one] > 0)
-            self._counts.subtract(before)
-            self._counts.update(after)
+            for ones, by in ((before, -1), (after, 1)):
+                for one in ones:
+                    count = counts.get(one, 0)
+                    touched.setdefault(one, count > 0)
+                    counts[one] = count + by
             if cluster_ips:
                 self._by_service[key] = cluster_ips
         for one in touched:
@@ -120,6 +121,8 @@ class ClusterIps:
             self._outdated = frozenset()
 
     def _carrying(self, cluster_ips: tuple[str, ...]) -> tuple[str, ...]:
+        if not self._ranges:
+            return cluster_ips
         return tuple(one for cluster_ip in cluster_ips for one in carried_by(cluster_ip, self._ranges))
 
     def _guarded(self, new: frozenset[str], programmed: frozenset[Family]) -> frozenset[str]:

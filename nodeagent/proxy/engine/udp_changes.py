@@ -22,6 +22,8 @@ class UdpChanges:
     def note(self, changed: Mapping[ObjectKey, ServiceState | None]) -> None:
         """Takes in changed services. A port that was deleted is handed over as one without serving endpoints."""
         for key, state in changed.items():
+            if key not in self._ports and (state is None or not state.udp_ports):
+                continue
             before = self._ports.pop(key, {})
             after = {(port.service_port, port.family): port for port in (state.udp_ports if state else ())}
             for name, port in before.items():

@@ -248,7 +248,7 @@ class TableDriver:
     def _take_in(self, changes: Mapping[ObjectKey, ServiceState | None]) -> None:
         """Adds the changes of services that have, had or shall have elements in this table: nearly all have a single family."""
         for key, state in changes.items():
-            if key in self._states or key in self._pending or concerns(state, self.family):
+            if concerns(state, self.family) or key in self._states or key in self._pending:
                 self._pending[key] = state
 
     def _apply_changes(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState, belief: Belief) -> None:

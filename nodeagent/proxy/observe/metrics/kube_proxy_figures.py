@@ -100,10 +100,9 @@ class KubeProxyFigures(DataplaneListener):
             for name in programmed:
                 self._programming.observe(max(0.0, now - moment.timestamp()), name)
         for key, state in report.changed.items():
-            unserved = frozenset() if state is None else _without_local_endpoints(state)
-            if unserved:
+            if state is not None and (unserved := _without_local_endpoints(state)):
                 self._unserved[key] = unserved
-            else:
+            elif self._unserved:
                 self._unserved.pop(key, None)
         self._changes.pass_ended()
 
@@ -144,7 +143,7 @@ class KubeProxyFigures(DataplaneListener):
             latest: datetime | None = None
             before = self._observed.get(service)
             for endpoints in self._views.slices_of(service):
-                moment = _trigger_time(endpoints)
+                moment = _trigger_time(endpoints) if endpoints.metadata.annotations else None
                 if moment is None or moment.timestamp() < self._started or (before is not None and moment <= before):
                     continue
                 yield moment
@@ -169,12 +168,8 @@ def _trigger_time(endpoints: EndpointSlice) -> datetime | None:
 
 def _without_local_endpoints(state: ServiceState) -> frozenset[tuple[str, str, ServicePortName]]:
     """Returns (family, policy, service port) for which other nodes have endpoints and this node has none."""
+    found = [one for one in state.frontends if one.route.otherwise is Unserved.DROP and not one.route.backends]
     return frozenset(
-        (
-            frontend.family.value,
-            "internal" if frontend.kind is FrontendKind.CLUSTER_IP else "external",
-            frontend.service_port,
-        )
-        for frontend in state.frontends
-        if not frontend.route.backends and frontend.route.otherwise is Unserved.DROP
+        (one.family.value, "internal" if one.kind is FrontendKind.CLUSTER_IP else "external", one.service_port)
+        for one in found
     )

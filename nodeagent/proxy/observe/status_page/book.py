@@ -54,16 +54,18 @@ class ServiceBook:
             if places != places_before:
                 for place in places_before:
                     self._owners.pop(place, None)
-                self._owners.update(dict.fromkeys(places, key))
+                for place in places:
+                    self._owners[place] = key
             if state is None:
                 self._connections.pop(key, None)
                 self._gone.append(key)
             else:
                 self._states[key] = state
                 if before is None or places != places_before:
-                    self._connections[key] = self._connections_of(state)
-                if not all(one.route.backends for one in state.frontends):
-                    self._unserved.add(key)
+                    self._connections[key] = sum([self._counts.get(place, 0) for place in places])
+                for one in state.frontends:
+                    if not one.route.backends:
+                        self._unserved.add(key)
         while len(self._gone) > _GONE_KEPT:
             gone = self._gone.popleft()
             if gone not in self._states:
