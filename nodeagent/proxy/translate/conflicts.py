@@ -109,8 +109,8 @@ class Claims:
             _add(self._cluster_ips, address, on_cluster_ip)
             affected.update(self._external.get(address, ()))
         for place, external in footprint.places:
-            rivals = _add(self._places, place, elsewhere if external else on_cluster_ip)
-            affected.update([rival.key for rival in rivals])
+            if rivals := _add(self._places, place, elsewhere if external else on_cluster_ip):
+                affected.update([rival.key for rival in rivals])
         for address in footprint.external:
             self._external.setdefault(address, set()).add(key)
 

@@ -65,12 +65,11 @@ def special_use(address: str) -> str | None:
 
 
 def _special_ipv4(address: str) -> str | None:
-    first, second, *_ = address.split(".")
-    if first == "127":
+    if address.startswith("127."):
         return _LOOPBACK
-    if (first, second) == ("169", "254"):
+    if address.startswith("169.254."):
         return _LINK_LOCAL
-    if _FIRST_MULTICAST <= int(first) <= _LAST_MULTICAST:
+    if _FIRST_MULTICAST <= int(address.partition(".")[0]) <= _LAST_MULTICAST:
         return _MULTICAST
     return {"0.0.0.0": _UNSPECIFIED, "255.255.255.255": _BROADCAST}.get(address)  # noqa: S104 - compared, not bound
 
@@ -94,7 +93,7 @@ def _cluster_ips(spec: ServiceSpec, context: Context, subject: str, problems: li
     texts = spec.cluster_ips or (spec.cluster_ip or "",)
     declared = spec.ip_families or ()
     if not declared and spec.cluster_ip:
-        texts = (spec.cluster_ip, *texts)
+        texts = tuple(dict.fromkeys((spec.cluster_ip, *texts)))
     for index, text in enumerate(texts):
         if declared and index >= len(declared):
             break

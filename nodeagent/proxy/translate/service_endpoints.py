@@ -152,7 +152,7 @@ def _distinct(candidates: list[Candidate]) -> list[Candidate]:
     entries themselves makes the result independent of their order.
     """
     candidates.sort(key=attrgetter("backend"))
-    if len({(candidate.backend.address, candidate.backend.port) for candidate in candidates}) == len(candidates):
+    if len({candidate.backend.address for candidate in candidates}) == len(candidates):
         return candidates
     best: dict[tuple[str, int], Candidate] = {}
     for candidate in candidates:

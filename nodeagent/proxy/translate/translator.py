@@ -99,7 +99,7 @@ class Translator:
         self._inputs[key] = (service, slices)
         parts = parts_read(service, slices)
         special = parts != Part.REST
-        for part, sensitive in self._sensitive.items():
+        for part, sensitive in self._sensitive.items() if special or known is not None else ():
             (sensitive.add if special and part in parts else sensitive.discard)(key)
         if wanted == before:
             return False
