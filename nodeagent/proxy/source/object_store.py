@@ -317,8 +317,10 @@ class ClusterStore:
         held = self._slices_by_service.get(service, ())
         slices = [known for known in held if known.metadata.name not in changed]
         slices += [latest for latest in changed.values() if latest is not None]
+        if len(slices) > 1:
+            slices.sort(key=lambda known: known.metadata.name)
         if slices:
-            self._slices_by_service[service] = tuple(sorted(slices, key=lambda known: known.metadata.name))
+            self._slices_by_service[service] = tuple(slices)
         else:
             self._slices_by_service.pop(service, None)
 
