@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Collection, Mapping
+from itertools import chain
 
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.carried import CarriedRange, carried_by, carried_ranges
@@ -71,9 +72,10 @@ class ClusterIps:
         counts, touched = self._counts, dict[str, bool]()
         for key, state in changed.items():
             cluster_ips = state.cluster_ips if state is not None else ()
-            if self._by_service.get(key, ()) == cluster_ips:
+            held = self._by_service.get(key, ())
+            if held == cluster_ips:
                 continue
-            before = self._carrying(self._by_service.pop(key, ()))
+            before = self._carrying(self._by_service.pop(key)) if held else ()
             after = self._carrying(cluster_ips)
             for ones, by in ((before, -1), (after, 1)):
                 for one in ones:
@@ -82,12 +84,14 @@ class ClusterIps:
                     counts[one] = count + by
             if cluster_ips:
                 self._by_service[key] = cluster_ips
-        for one in touched:
-            if not self._counts[one]:
-                del self._counts[one]
-        gone = frozenset(one for one, had in touched.items() if had and one not in self._counts)
-        new = frozenset(one for one, had in touched.items() if not had and one in self._counts)
-        return gone, new
+        gone, new = set[str](), set[str]()
+        for one, had in touched.items():
+            has = counts[one] > 0
+            if not has:
+                del counts[one]
+            if had is not has:
+                (new if has else gone).add(one)
+        return frozenset(gone), frozenset(new)
 
     async def remove_unused(self, gone: frozenset[str]) -> None:
         """Removes the ClusterIPs that no Service has any more from the interface, before the tables that guard them drop them.
@@ -100,7 +104,11 @@ class ClusterIps:
         if self._is_known:
             await self._record(self._interface.apply(frozenset(), gone))
         else:
-            await self._record(self._interface.retain(self._outdated.union(self._counts, *self._by_service.values())))
+            await self._record(
+                self._interface.retain(
+                    self._outdated.union(self._counts, chain.from_iterable(self._by_service.values()))
+                )
+            )
             self._is_known = False
 
     async def add_new(self, new: frozenset[str], programmed: frozenset[Family], *, elsewhere: bool = False) -> None:

@@ -39,6 +39,6 @@ class EqualAnswers:
             if some <= 0:
                 return None
             received += some
-        if any(size != self.size for size in self._sizes[:count]):
+        if self._sizes[:count].tolist().count(self.size) != count:
             return None
         return memoryview(self._box)[: count * self.size]

@@ -119,7 +119,7 @@ class DesiredImage:
     def _render(self, key: ObjectKey, state: ServiceState | None, held: _Held, programmed: ReadableImage) -> _Rendered:
         """Renders the new state of a service. Lists that stay are amended in the image already."""
         self.unrendered.pop(key, None)
-        before = {listed.where: listed for listed in held.lists}
+        before = {listed.where: listed for listed in held.lists} if held.lists else {}
         lists: list[Held] = []
         new: list[Held] = []
         try:
