@@ -186,7 +186,8 @@ class Agent:
             ready=self._on_ready,
             healthz=options.healthz_bind_address,
             hard_fail=options.bind_address_hard_fail,
-            listeners=(self._names, metrics.kube_proxy, metrics.agent, metrics.book, journal),
+            listeners=(self._names, journal),
+            later=(metrics.kube_proxy, metrics.agent, metrics.book),
         )
         if (place := options.metrics_bind_address) is not None:
             hard_fail = options.bind_address_hard_fail

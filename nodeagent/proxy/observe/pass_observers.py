@@ -23,7 +23,8 @@ class StatusReader(Protocol):
 
 class PassObservers:
     """The engine's observer. listeners: called first. ready: called with the status line after the first pass that
-    programmed a family; from then on `reader` receives every change of that line."""
+    programmed a family; from then on `reader` receives every change of that line. later: listeners called last: what they take at the
+    first pass does not delay `ready`."""
 
     def __init__(
         self,
@@ -33,8 +34,9 @@ class PassObservers:
         reader: StatusReader,
         *,
         ready: Callable[[str], None],
+        later: Iterable[PassListener] = (),
     ) -> None:
-        self._listeners = tuple(listeners)
+        self._listeners, self._later = tuple(listeners), tuple(later)
         self._board = board
         self._status_line = status_line
         self._reader = reader
@@ -57,6 +59,8 @@ class PassObservers:
             self._on_ready(status)
         else:
             self._reader.status(status)
+        for listener in self._later:
+            self._guard.call(listener.passed, report, report.changed)
 
     def problems_changed(self, changes: ProblemChanges) -> None:  # noqa: ARG002 - only their number matters
         """Called when problems appeared or disappeared, which needs no pass: a file that cannot be read changes no object."""

@@ -23,7 +23,7 @@ class Reporting:
 
     board: all present problems. health_answers: the answers of the health server. reader: shows the status line. ready: called with
     that line after the first pass that programmed a family. healthz: address and port of the health server, None for
-    none. hard_fail: raise BindFailed if that is in use. listeners: further listeners to every pass.
+    none. hard_fail: raise BindFailed if that is in use. listeners: further listeners to every pass; later: those after `ready`.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Reporting:
         healthz: tuple[str, int] | None,
         hard_fail: bool,
         listeners: Iterable[PassListener] = (),
+        later: Iterable[PassListener] = (),
     ) -> None:
         loop = asyncio.get_running_loop()
         self._node_name = node_name
@@ -49,7 +50,7 @@ class Reporting:
         self._healthz = None if healthz is None else self._health_server(*healthz, hard_fail=hard_fail)
         self.service_health = ServiceHealth(is_healthy=health.is_healthy, report=board.reporter("service health"))
         all_listeners: tuple[PassListener, ...] = (self._pass_log, health, self.service_health, *listeners)
-        self.observers = PassObservers(all_listeners, board, StatusLine(node_name), reader, ready=ready)
+        self.observers = PassObservers(all_listeners, board, StatusLine(node_name), reader, ready=ready, later=later)
         board.add(self.observers)
 
     def publish_events(self, post: EventPost, uid_of: Callable[[str, ObjectKey], str | None]) -> None:

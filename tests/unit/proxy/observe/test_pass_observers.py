@@ -27,6 +27,7 @@ class RecordingObserver:
             StatusLine("node-a"),
             self,
             ready=lambda status: self.log.append(f"ready {status}"),
+            later=(Clumsy(), Later(self.log)),
         )
         self.board.add(self.observers)
 
@@ -35,6 +36,14 @@ class RecordingObserver:
 
     def status(self, text: str) -> None:
         self.log.append(text)
+
+
+@dataclass
+class Later:
+    log: list[str]
+
+    def passed(self, report: PassReport) -> None:
+        self.log.append("passed later")
 
 
 class Clumsy:
@@ -49,10 +58,13 @@ def test_readiness_is_reported_once_after_the_first_pass_that_programmed_a_famil
     assert observer.log == [
         "passed",
         "1 service, 0 endpoints on node-a (nothing programmed); programming IPv4 fails, retrying",
+        "passed later",
         "passed",
         "ready 1 service, 0 endpoints on node-a (IPv4)",
+        "passed later",
         "passed",
         "1 service, 0 endpoints on node-a (IPv4)",
+        "passed later",
     ]
 
 
@@ -64,5 +76,6 @@ def test_problems_change_the_line_without_a_pass_once_it_is_ready() -> None:
     observer.board.replace("sources", [])
     assert observer.log[1:] == [
         "ready 1 service, 0 endpoints on node-a (IPv4); 1 problem",
+        "passed later",
         "1 service, 0 endpoints on node-a (IPv4)",
     ]
