@@ -227,6 +227,15 @@ def test_a_field_set_survives_its_encoding(labels: dict[str, str], ports: list[i
     assert from_fields_v1(to_fields_v1(fields)) == fields
 
 
+def test_fields_are_in_the_order_of_kubernetes() -> None:
+    """A field of its own comes first, then names by their text; keys of items by their values, numbers before texts."""
+    ports = [("f:ports", f'k:{{"port":{port}}}') for port in ("100", '"9"', "20", "true", "3")]
+    tree = to_fields_v1(frozenset([*ports, ("f:ports",), (*ports[0], "f:b"), (*ports[0], "f:a"), ports[0], ("f:a",)]))
+    assert list(tree) == ["f:a", "f:ports"]
+    assert list(tree["f:ports"]) == [".", *(f'k:{{"port":{port}}}' for port in ("3", "20", "100", '"9"', "true"))]
+    assert list(tree["f:ports"][ports[0][1]]) == [".", "f:a", "f:b"]
+
+
 @given(body=st.binary(max_size=60))
 def test_any_bytes_are_protobuf_of_a_service_or_refused(body: bytes) -> None:
     for data in (body, b"k8s\x00" + body):

@@ -32,7 +32,7 @@ _NEVER_OWNED = {
 
 def set_fields(struct: Struct, document: Document) -> FieldSet:
     """Returns the fields that an applied configuration claims: leaves, list items and map entries, not their containers."""
-    return frozenset(path for path in _claimed(struct, document, ()) if not _is_never_owned(path))
+    return frozenset(_claimed(struct, document, ())) - _NEVER_OWNED
 
 
 def _claimed(shape: Shape, value: Json, path: Path) -> Iterator[Path]:
@@ -49,10 +49,7 @@ def differences(struct: Struct, old: Document, new: Document) -> tuple[FieldSet,
     changed: set[Path] = set()
     removed: set[Path] = set()
     _compare(struct, old, new, (), changed, removed)
-    return (
-        frozenset(path for path in changed if not _is_never_owned(path)),
-        frozenset(path for path in removed if not _is_never_owned(path)),
-    )
+    return frozenset(changed - _NEVER_OWNED), frozenset(removed - _NEVER_OWNED)
 
 
 def _compare(shape: Shape, old: Json, new: Json, path: Path, changed: set[Path], removed: set[Path]) -> None:
@@ -109,10 +106,6 @@ def item_element(shape: ListOf, item: Json) -> str:
     keys = {key: item[key] for key in shape.keys if key in item}
     keys |= {key: fields[key].default for key in shape.keys if key not in item and fields[key].default}
     return f"k:{encode(dict(sorted(keys.items()))).decode()}"
-
-
-def _is_never_owned(path: Path) -> bool:
-    return path in _NEVER_OWNED
 
 
 def remove_fields(struct: Struct, document: Document, gone: FieldSet, kept: FieldSet) -> Document:
@@ -172,21 +165,21 @@ def _shared_tree(fields: FieldSet) -> Document:
 
 def _tree(fields: FieldSet) -> Document:
     root: Document = {}
-    keys = {element: _sort_key(element) for element in {element for path in fields for element in path}}
-    for path in sorted(fields, key=lambda path: [keys[element] for element in path]):
-        node = root
-        for element in path[:-1]:
-            node = node.setdefault(element, {})
-        node.setdefault(path[-1], {})
-    paths = {path[:depth] for path in fields for depth in range(1, len(path))}
-    for path in paths & fields:
-        node = root
-        for element in path:
-            node = node[element]
-        children = dict(node)
-        node.clear()
-        node["."] = {}
-        node.update(children)
+    containers: dict[Path, Document] = {(): root}
+    for path in fields:
+        parent = containers.get(path[:-1])
+        if parent is None:
+            parent = root
+            for depth in range(1, len(path)):
+                parent = containers[path[:depth]] = parent.setdefault(path[depth - 1], {})
+        parent.setdefault(path[-1], {})
+    for path, container in containers.items():
+        has_keys = any(element.startswith("k:") for element in container)
+        children = {element: container[element] for element in sorted(container, key=_sort_key if has_keys else None)}
+        container.clear()
+        if path in fields:
+            container["."] = {}
+        container.update(children)
     return root
 
 
@@ -243,4 +236,6 @@ def _is_item(element: str) -> bool:
 
 def without_children(fields: Iterable[Path], gone: FieldSet) -> FieldSet:
     """Returns `fields` without the paths in `gone` and everything below them."""
+    if not gone:
+        return frozenset(fields)
     return frozenset(path for path in fields if not any(path[:depth] in gone for depth in range(1, len(path) + 1)))
