@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from typing import TypeAlias
 
 from nodeagent.kinds.description.documents import Document, Json
@@ -11,6 +12,19 @@ Cells: TypeAlias = Callable[[Document, float], list[Json]]
 
 NONE = "<none>"
 _SHOWN_ENDPOINTS = 3
+_MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
+_SPANS = (
+    (2 * _MINUTE, 1, "s", 1, ""),
+    (10 * _MINUTE, _MINUTE, "m", 1, "s"),
+    (3 * _HOUR, _MINUTE, "m", 1, ""),
+    (8 * _HOUR, _HOUR, "h", _MINUTE, "m"),
+    (48 * _HOUR, _HOUR, "h", 1, ""),
+    (8 * _DAY, _DAY, "d", _HOUR, "h"),
+    (730 * _DAY, _DAY, "d", 1, ""),
+    (8 * _YEAR, _YEAR, "y", _DAY, "d"),
+    (inf, _YEAR, "y", 1, ""),
+)
+"""Below so many seconds: the unit and its letter, and the smaller unit that the rest is shown in, if it has a letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +52,19 @@ def age(timestamp: str | None, now: float) -> str:
     if not timestamp:
         return "<unknown>"
     try:
-        then = datetime.strptime(timestamp[:19], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC).timestamp()
+        then = datetime.fromisoformat(timestamp[:19]).replace(tzinfo=UTC).timestamp()
     except ValueError:
         return "<unknown>"
     seconds = int(now - then)
     if seconds < -1:
         return "<invalid>"
-    seconds = max(seconds, 0)
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    for limit, text in (
-        (120, f"{seconds}s"),
-        (600, f"{minutes}m{seconds % 60}s" if seconds % 60 else f"{minutes}m"),
-        (3 * 3600, f"{minutes}m"),
-        (8 * 3600, f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"),
-        (48 * 3600, f"{hours}h"),
-        (8 * 86400, f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"),
-        (730 * 86400, f"{days}d"),
-    ):
-        if seconds < limit:
-            return text
-    years = days // 365
-    return f"{years}y{days % 365}d" if days < 8 * 365 and days % 365 else f"{years}y"
+    return _span(max(seconds, 0))
+
+
+def _span(seconds: int) -> str:
+    _, unit, letter, rest_unit, rest_letter = next(row for row in _SPANS if seconds < row[0])
+    rest = seconds % unit // rest_unit
+    return f"{seconds // unit}{letter}{rest}{rest_letter}" if rest and rest_letter else f"{seconds // unit}{letter}"
 
 
 def name_and_age(document: Document, now: float) -> tuple[str, str]:

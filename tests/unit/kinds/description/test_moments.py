@@ -52,3 +52,17 @@ def test_text_that_is_not_a_time_is_refused(field: str, given: str) -> None:
 @pytest.mark.parametrize("stored", ["2026-99-99T99:99:99Z", "2026", "never"])
 def test_a_list_is_shown_with_any_stored_time(stored: str) -> None:
     assert age(stored, 0.0) == "<unknown>"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        *((-2, "<invalid>"), (-1, "0s"), (0, "0s"), (119, "119s"), (120, "2m"), (121, "2m1s"), (599, "9m59s"), (600, "10m")),
+        *((3 * 3600 - 1, "179m"), (3 * 3600, "3h"), (3 * 3600 + 60, "3h1m"), (8 * 3600 - 1, "7h59m"), (8 * 3600, "8h")),
+        *((48 * 3600 - 1, "47h"), (48 * 3600, "2d"), (49 * 3600, "2d1h"), (8 * 86400 - 1, "7d23h"), (8 * 86400, "8d")),
+        *((730 * 86400 - 1, "729d"), (730 * 86400, "2y"), (731 * 86400, "2y1d"), (8 * 365 * 86400, "8y"), (3000 * 86400, "8y")),
+    ],
+)  # fmt: skip
+def test_an_age_is_shown_as_kubectl_does(seconds: int, shown: str) -> None:
+    """As HumanDuration of k8s.io/apimachinery/pkg/util/duration."""
+    assert age("2026-01-02T03:04:05Z", 1_767_323_045.0 + seconds) == shown
