@@ -91,8 +91,16 @@ def attributes(data: memoryview) -> Iterator[tuple[int, memoryview]]:
 
 
 def attribute_map(data: memoryview) -> dict[int, memoryview]:
-    """Returns attributes by type; of repeated ones the last."""
-    return dict(attributes(data))
+    """Returns attributes by type; of repeated ones the last. Stops at the first malformed one, as `attributes` does."""
+    found: dict[int, memoryview] = {}
+    offset, end = 0, len(data)
+    while offset + 4 <= end:
+        length, kind = ATTRIBUTE.unpack_from(data, offset)
+        if length < ATTRIBUTE.size or offset + length > end:
+            break
+        found[kind & NLA_TYPE_MASK] = data[offset + 4 : offset + length]
+        offset += length + 3 & ~3
+    return found
 
 
 def text_of(payload: memoryview) -> str:

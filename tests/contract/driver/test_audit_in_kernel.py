@@ -1,6 +1,7 @@
 """Something changes our table and no generation shows it: the audit finds it within one round, and the next pass repairs it."""
 
 import errno
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -181,6 +182,24 @@ def test_a_change_of_a_plain_table_is_found_although_its_generation_was_missed(
 
     assert [(drift.kind, drift.reported) for drift in agent.drifts] == [(kind, False)]
     assert not found_in_a_round(agent)
+
+
+def test_a_rule_that_was_put_in_place_of_ours_is_found_and_replaced(kernel: Kernel, service: MakeService) -> None:
+    """Of the same kind, so that only what it says differs."""
+    agent = kernel.start()
+    agent.sync(*states(service, Family.IPV4))
+    right = kernel.contents().rules["refuse"][-1].expressions
+    listed = kernel.command(kernel.nft_program, "-a", "list", "chain", "ip", "nodeagent", "refuse").stdout
+    [handle] = re.findall(r"^\s*reject # handle (\d+)$", listed, re.MULTILINE)
+    kernel.nft(f"replace rule ip nodeagent refuse handle {handle} reject with icmp type admin-prohibited")
+    assert kernel.contents().rules["refuse"][-1].expressions != right
+
+    assert agent.changed_by_others()
+    agent.sync()
+
+    [drift] = agent.drifts
+    assert (drift.kind, drift.detail) == ("rules", "rule 3 of chain refuse is another one")
+    assert kernel.contents().rules["refuse"][-1].expressions == right
 
 
 def test_a_difference_names_the_service(kernel: Kernel, service: MakeService, always: Callable[[], None]) -> None:
