@@ -76,8 +76,8 @@ class Agent:
         """What it returns in the end, as the engine does it while the kernel is busy."""
         for _ in range(FATAL_FAILURES - 1 if self._kernel.faults.proportion else 0):
             with suppress(KernelBusy):
-                return self._kernel.run(lambda: asyncio.run(work()))
-        return self._kernel.run(lambda: asyncio.run(work()))
+                return self._kernel.run_async(work)
+        return self._kernel.run_async(work)
 
     def affinity_purged(self, report: PurgeReport) -> None:
         self.purges.append(report)
@@ -90,7 +90,7 @@ class Agent:
     def purge(self) -> bool:
         """Forget clients of endpoints that left, as the agent does beside its passes."""
         attempts = FATAL_FAILURES if self._kernel.faults.proportion else 1
-        return any(self._kernel.run(lambda: asyncio.run(self.driver.purge())) for _ in range(attempts))
+        return any(self._kernel.run_async(self.driver.purge) for _ in range(attempts))
 
     def changed_by_others(self) -> bool:
         return self._until_clear(self.driver.changed_by_others)
@@ -110,12 +110,17 @@ class Kernel:
         self.nft_program = "nft"
         self._thread = ThreadPoolExecutor(1)
         self.run(_enter_new_namespace)
+        self._runner = asyncio.Runner()
         self._reader = self.run(Ruleset)
         self._agents: list[Agent] = []
 
     def run(self, work: Callable[[], T]) -> T:
         """What `work` returns or raises, done inside."""
         return self._thread.submit(work).result()
+
+    def run_async(self, work: Callable[[], Coroutine[None, None, T]]) -> T:
+        """What `work` returns or raises, in the loop of this kernel's thread."""
+        return self.run(lambda: self._runner.run(work()))
 
     def busy_socket(self) -> Ruleset:
         """A socket of an agent: some of its requests fail."""
@@ -214,6 +219,7 @@ class Kernel:
         for agent in self._agents:
             agent.die()
         self._reader.close()
+        self.run(self._runner.close)
         self._thread.shutdown()
 
 
