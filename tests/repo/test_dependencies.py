@@ -5,14 +5,15 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.harness.source_tree import ROOT, statements
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 RUN_NOT_IMPORTED = {
     "ruff": "make lint",
@@ -48,20 +49,10 @@ RUNTIME = declared(PROJECT["project"]["dependencies"])
 DEV = declared(PROJECT["dependency-groups"]["dev"])
 
 
-def statements(source: str) -> Iterator[ast.AST]:
-    """Each of them, and what groups them. `ast.walk` would look at every expression, too, of which there are ten times as many."""
-    waiting: list[ast.AST] = [ast.parse(source)]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
-            waiting += getattr(node, part, ())
-
-
 def imported_names(source: str) -> set[str]:
     """Modules that some statement imports, wherever it stands; of `from a import b` both ``a`` and ``a.b``."""
     names = set()
-    for node in statements(source):
+    for node in statements(ast.parse(source)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

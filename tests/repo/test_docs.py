@@ -42,6 +42,8 @@ OPTION = re.compile(r"(?<![\w-])(--?[a-z][a-z0-9-]*)")
 SEMANTICS = ROOT / "docs" / "semantics.md"
 CITATION = re.compile(r"docs/semantics\.md((?:(?:,? and|,)?\s§?\d+(?:-\d+)?)+)(?!\d)")
 SOURCES = [path for place in ("nodeagent", "tests") for path in sorted((ROOT / place).rglob("*.py"))]
+SOURCE_NAMES = frozenset(path.name for path in SOURCES)
+BELOW_PACKAGE = [str(path) for path in SOURCES if path.is_relative_to(ROOT / "nodeagent")]
 
 
 def name_of(path: Path) -> str:
@@ -99,15 +101,16 @@ def test_links_in_the_documents_of_the_package_lead_somewhere(tmp_path: Path) ->
 
 @each_document()
 def test_files_that_are_named_exist(document: Path) -> None:
-    known = {path.name for place in ("nodeagent", "tests") for path in (ROOT / place).rglob("*.py")}
     for code in code_of(document.read_text()):
         for named in SOURCE_FILE.findall(code):
             if named.startswith(("nodeagent/", "tests/", "docs/")):
                 assert (ROOT / named).exists(), f"there is no {named}"
             elif "/" in named:
-                assert list((ROOT / "nodeagent").rglob(named)), f"there is no {named} below nodeagent/"
+                assert any(path.endswith(f"/{named}") for path in BELOW_PACKAGE), (
+                    f"there is no {named} below nodeagent/"
+                )
             else:
-                assert named in known, f"there is no {named}"
+                assert named in SOURCE_NAMES, f"there is no {named}"
 
 
 def commands(command: click.Command, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], click.Command]:

@@ -20,16 +20,14 @@ OF_ADDRESSES = frozenset({"cluster_ip", "cluster_ips", "external_ips", "ip_famil
 
 def spelled_in(file: Path) -> frozenset[str]:
     """The attributes and the texts in the code of a file; comments and docstrings do not count."""
-    tree = ast.parse(file.read_text())
-    found = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    found |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg is not None}
-    found |= {
-        node.target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-    }
-    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    return frozenset(found | {word for text in texts if " " not in text for word in text.split(".")})
+    found, texts = set[str](), set[str]()
+    for node in ast.walk(ast.parse(file.read_text())):
+        match node:
+            case ast.Attribute(attr=name) | ast.keyword(arg=str(name)) | ast.AnnAssign(target=ast.Name(id=name)):
+                found.add(name)
+            case ast.Constant(value=str(text)) if " " not in text:
+                texts.update(text.split("."))
+    return frozenset(found | texts)
 
 
 @cache

@@ -7,11 +7,14 @@ import subprocess
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.harness.source_tree import ROOT, statements
+
 GLOSSARY = ROOT / "docs" / "glossary.md"
 PLACES = (
     "nodeagent",
@@ -125,21 +128,31 @@ def test_the_glossary_has_each_term_once_and_in_order() -> None:
     assert terms == sorted(set(terms), key=str.lower)
 
 
-def definitions(
-    tree: str = "nodeagent",
-) -> Iterator[tuple[Path, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]]:
-    for path in sorted((ROOT / tree).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                yield path, node
+class Definition(NamedTuple):
+    """A class or a function."""
+
+    path: Path
+    name: str
+    is_class: bool
+
+
+@cache
+def definitions(tree: str) -> list[Definition]:
+    """Wherever in a module they stand; read once for all rules."""
+    return [
+        Definition(path, node.name, isinstance(node, ast.ClassDef))
+        for path in sorted((ROOT / tree).rglob("*.py"))
+        for node in statements(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
 
 
 def test_no_name_is_a_riddle() -> None:
     found = [
-        f"{path.relative_to(ROOT)}: {node.name}"
+        f"{path.relative_to(ROOT)}: {name}"
         for tree in ("nodeagent", "tests")
-        for path, node in definitions(tree)
-        if node.name in RIDDLES
+        for path, name, _ in definitions(tree)
+        if name in RIDDLES
     ]
     assert not found
 
@@ -148,19 +161,19 @@ def test_names_of_functions_are_plain_english() -> None:
     """A name of several words is read as a sentence. `test_what_is_…` has no subject: the name says what the test is about."""
     unwanted = pattern_of([first for first, _ in rows("Words that we do not use")])
     found = [
-        f"{path.relative_to(ROOT)}: {node.name}"
+        f"{path.relative_to(ROOT)}: {name}"
         for tree in ("nodeagent", "tests")
-        for path, node in definitions(tree)
-        if unwanted.search(node.name.replace("_", " ")) or node.name.startswith("test_what_")
+        for path, name, _ in definitions(tree)
+        if unwanted.search(name.replace("_", " ")) or name.startswith("test_what_")
     ]
     assert not found
 
 
 def test_a_name_of_a_class_is_there_once_or_has_a_reason() -> None:
     places = defaultdict(list)
-    for path, node in definitions():
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            places[node.name].append(str(path.relative_to(ROOT)))
+    for path, name, is_class in definitions("nodeagent"):
+        if is_class and not name.startswith("_"):
+            places[name].append(str(path.relative_to(ROOT)))
     several = {name: found for name, found in places.items() if len(found) > 1}
     without = {name: found for name, found in several.items() if name not in REASONED}
     assert not without, f"choose another name, or give a reason in SAME_NAME: {without}"
