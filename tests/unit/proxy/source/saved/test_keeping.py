@@ -30,6 +30,8 @@ from nodeagent.proxy.source.saved.state_restorer import StateRestorer
 
 ORIGIN = StateOrigin("c", "node-a", for_names=False)
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
+DEADLINE_SECONDS = 200.0
+"""Each save waits for the disk, which other tests keep busy."""
 WEB = ObjectKey("demo", "web")
 
 
@@ -74,7 +76,7 @@ class Side:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE_SECONDS):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.005)
 
@@ -182,7 +184,7 @@ def test_a_silent_server_is_replaced_by_the_saved_state_until_it_lists(tmp_path:
         side = Side(path, with_names=True)
 
         async def steps() -> None:
-            await side.changes.wait_synced(20.0)
+            await side.changes.wait_synced(DEADLINE_SECONDS)
             assert side.store.services.keys() == {WEB, ObjectKey("demo", "gone")}
             assert [one.endpoints for one in side.store.slices_of(WEB)] == [(Endpoint(("10.1.0.1",)),)]
             assert side.store.node is not None
@@ -211,7 +213,7 @@ def test_a_state_without_the_node_does_not_deny_its_existence(tmp_path: Path) ->
         before.list_all("web", node=None)
         await namespaced_path(before.keeper.run(), until(path.exists))
         side = Side(path)
-        await namespaced_path(side.restorer.run(), side.changes.wait_synced(20.0))
+        await namespaced_path(side.restorer.run(), side.changes.wait_synced(DEADLINE_SECONDS))
         assert not side.store.node_gone
 
     asyncio.run(scene())
@@ -223,7 +225,7 @@ def test_a_kind_that_the_server_has_listed_is_not_restored(tmp_path: Path) -> No
         await save(path, "old")
         side = Side(path)
         side.store.replace(Service, [service("new")])
-        await namespaced_path(side.restorer.run(), side.changes.wait_synced(20.0))
+        await namespaced_path(side.restorer.run(), side.changes.wait_synced(DEADLINE_SECONDS))
         assert side.store.services.keys() == {ObjectKey("demo", "new")}
         assert side.store.restored == ("EndpointSlice", "Node", "ServiceCIDR")
 
