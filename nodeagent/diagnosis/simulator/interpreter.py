@@ -31,7 +31,8 @@ class Interpreter:
 
     image: elements by set, also those of dynamic maps. local_addresses: canonical text; what `fib … type local`
     matches, with the service interface's addresses. sockets: (address, protocol, port) bound on the node. bridges: the
-    hosts behind the ports of each bridge. br_netfilter passes their packets to each other to the rules.
+    hosts behind the ports of each bridge. br_netfilter passes their packets to each other to the rules. at_interface: the
+    node's addresses by interface, for `fib … . oif type local`; the interface to all that is behind no bridge is called "".
     """
 
     def __init__(
@@ -42,11 +43,12 @@ class Interpreter:
         local_addresses: Collection[str],
         sockets: Collection[tuple[str, int, int]] = (),
         bridges: Mapping[str, Collection[str]] | None = None,
+        at_interface: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         self._bridge_of = {host: bridge for bridge, hosts in (bridges or {}).items() for host in hosts}
         self._chains = {chain.name: chain for chain in program.chains}
         bound = frozenset((pack_address(address), protocol, port) for address, protocol, port in sockets)
-        self._sets = Sets(specs, image, program.verdicts, frozenset(local_addresses), bound)
+        self._sets = Sets(specs, image, program.verdicts, frozenset(local_addresses), bound, at_interface or {})
 
     def outcomes(self, packet: Packet) -> tuple[Outcome, ...]:
         """Returns all possible outcomes for the packet; the probabilities add up to 1.

@@ -43,13 +43,14 @@ class ChoiceNeeded(Exception):
 @dataclass(frozen=True, slots=True)
 class Sets:
     """The data of lookups. verdicts: verdict map → key → chain. local: the node's addresses. sockets: (packed
-    address, protocol, port)."""
+    address, protocol, port). at_interface: interface → the addresses of the node that it has."""
 
     specs: Mapping[str, SetSpec]
     image: TableImage
     verdicts: Mapping[str, Mapping[bytes, str]]
     local: Container[str]
     sockets: frozenset[tuple[bytes, int, int]] = frozenset()
+    at_interface: Mapping[str, Container[str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -126,9 +127,10 @@ class Machine:
                 data = self._metadata(key)
             case nft.Ct(_, key):
                 data = self._connection(key)
-            case nft.FibType(_, source):
+            case nft.FibType(_, source, at_output):
                 address = self.packet.source if source else self.destination
-                data = nft.native_u32(RTN_LOCAL if self.is_local(address) else RTN_UNICAST)
+                local = address in self.sets.at_interface.get(self.oif, ()) if at_output else self.is_local(address)
+                data = nft.native_u32(RTN_LOCAL if local else RTN_UNICAST)
             case nft.SocketWildcard():
                 data = self._socket()
             case nft.Immediate(_, data):

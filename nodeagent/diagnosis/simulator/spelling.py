@@ -121,8 +121,9 @@ def loaded_field(expression: nft.Payload | nft.Meta | nft.Ct | nft.FibType | nft
             return RegisterContent(*_META[key])
         case nft.Ct(_, key):
             return RegisterContent(_CT_NAMES[key], _CT_FORMS.get(key, Form.ADDRESS))
-        case nft.FibType(_, source):
-            return RegisterContent(f"fib {'saddr' if source else 'daddr'} type", Form.ROUTE_TYPE)
+        case nft.FibType(_, source, at_output):
+            name = f"fib {'saddr' if source else 'daddr'}{' . oif' if at_output else ''} type"
+            return RegisterContent(name, Form.ROUTE_TYPE)
         case nft.SocketWildcard():
             return RegisterContent("socket wildcard")
 

@@ -8,7 +8,7 @@ br_netfilter passes bridged packets to prerouting, forward and, without input in
 `numgen random` is explored: a journey for each number, with its probability.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from fractions import Fraction
 
@@ -47,11 +47,12 @@ class End(Enum):
 
 class Node(Struct, frozen=True):
     """What was read of a node, for one family. own: our table, None if it does not exist. others: all other tables.
-    local: the addresses whose packets are delivered here."""
+    local: the addresses whose packets are delivered here. at_interface: the same by interface."""
 
     own: OwnTable | None
     others: tuple[OtherTable, ...] = ()
     local: frozenset[str] = frozenset()
+    at_interface: Mapping[str, frozenset[str]] = {}
 
 
 class FinalPacket(Struct, frozen=True, kw_only=True):
@@ -129,7 +130,7 @@ class _JourneyWalk:
         self._own: Interpreter = (
             Interpreter(program, {}, {}, node.local)
             if node.own is None
-            else node.own.interpreter(node.local, (place,) if bound else ())
+            else node.own.interpreter(node.local, (place,) if bound else (), node.at_interface)
         )
         self._name = "" if node.own is None else node.own.name
         others = (table for table in node.others if family in table.families)

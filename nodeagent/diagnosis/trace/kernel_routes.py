@@ -3,7 +3,7 @@
 import errno
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Self
@@ -246,20 +246,26 @@ class KernelRoutes:
 
     def local_addresses(self) -> frozenset[str]:
         """Returns the addresses whose packets are delivered here, also those of routes. Raises OSError."""
-        return retry(self._local_once)
+        return frozenset().union(*self.addresses_at_interfaces().values())
 
-    def _local_once(self) -> frozenset[str]:
-        found = set()
+    def addresses_at_interfaces(self) -> Mapping[str, frozenset[str]]:
+        """Returns the same by the interface that the address or route has. Raises OSError."""
+        by_index = retry(self._local_once)
+        names = {link.ifindex: name for name, link in self._all_links().items()}
+        return {names.get(index, ""): frozenset(addresses) for index, addresses in by_index.items()}
+
+    def _local_once(self) -> dict[int, set[str]]:
+        found: dict[int, set[str]] = {}
         for family in Family:
             try:
                 for body in self._socket.dump(rtnetlink.get_routes(family)):
-                    address = rtnetlink.read_host_route(body)
-                    if address is not None:
-                        found.add(address)
+                    if (route := rtnetlink.read_host_route(body)) is not None:
+                        address, index = route
+                        found.setdefault(index, set()).add(address)
             except OSError as error:
                 if error.errno not in {errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.ENOENT}:
                     raise
-        return frozenset(found)
+        return found
 
     def _refused(self, leg: Leg, error: OSError) -> Route:
         if error.errno == errno.EINVAL and self._is_blackholed(leg):

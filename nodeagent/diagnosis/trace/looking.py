@@ -58,4 +58,5 @@ def read_node(
     DataplaneError, OSError."""
     own = read_own_table(ruleset, family, known)
     others, notes = read_others(ruleset, family)
-    return Node(own, others, routes.local_addresses()), notes
+    at_interface = routes.addresses_at_interfaces()
+    return Node(own, others, frozenset().union(*at_interface.values()), at_interface), notes

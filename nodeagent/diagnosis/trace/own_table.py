@@ -41,10 +41,14 @@ class OwnTable(Struct, frozen=True):
         return any(chain.hook is not None and not chain.rules for chain in self.program.chains)
 
     def interpreter(
-        self, local_addresses: Collection[str], sockets: Collection[tuple[str, int, int]] = ()
+        self,
+        local_addresses: Collection[str],
+        sockets: Collection[tuple[str, int, int]] = (),
+        at_interface: Mapping[str, Collection[str]] | None = None,
     ) -> Interpreter:
-        """Returns an interpreter of its rules. sockets: bound to an address, with protocol and port."""
-        return Interpreter(self.program, self.specs, self.image, local_addresses, sockets)
+        """Returns an interpreter of its rules. sockets: bound to an address, with protocol and port. at_interface: the node's
+        addresses by interface."""
+        return Interpreter(self.program, self.specs, self.image, local_addresses, sockets, at_interface=at_interface)
 
     def rule(self, chain: str, number: int) -> Rule:
         """Returns a rule by its chain and number, from 1; empty if there is no such rule."""

@@ -6,6 +6,7 @@ library is in docs/decisions/0020-rtnetlink.md.
 
 import socket
 import struct
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
@@ -297,13 +298,15 @@ def leads_here(body: memoryview) -> bool:
 
 
 @reader
-def read_host_route(body: memoryview) -> str | None:
-    """Returns the one address that a route of any creator delivers to this host; None for any other route."""
+def read_host_route(body: memoryview) -> tuple[str, int] | None:
+    """Returns the one address that a route of any creator delivers to this host, and the index of its interface (0: several);
+    None for any other route."""
     family, length, _, _, _, _, _, kind, _ = _ROUTE.unpack_from(body)
     if kind != uapi.RTN_LOCAL or family not in {socket.AF_INET, socket.AF_INET6}:
         return None
-    packed = bytes(dict(attributes(body[_ROUTE.size :])).get(uapi.RTA_DST, b""))
-    return unpack_address(packed) if packed and len(packed) * 8 == length else None
+    found = dict(attributes(body[_ROUTE.size :]))
+    packed, interface = bytes(found.get(uapi.RTA_DST, b"")), int.from_bytes(found.get(uapi.RTA_OIF, b""), sys.byteorder)
+    return (unpack_address(packed), interface) if packed and len(packed) * 8 == length else None
 
 
 @reader

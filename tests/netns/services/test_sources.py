@@ -5,6 +5,7 @@ all but pods where pods can be recognised, and where a pod is its own endpoint. 
 """
 
 import itertools
+import re
 import signal
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -125,6 +126,36 @@ def test_whom_the_endpoint_sees(exposed: ServingNode, mode: str, family: Family,
     wanted = expected(exposed, family, mode, pod_bridge)
 
     assert ask_all(exposed, family, wanted) == wanted
+
+
+@pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
+@pytest.mark.parametrize(
+    ("number", "kept"),
+    [
+        pytest.param(3, True, id="it leaves by the address's interface"),
+        pytest.param(1, False, id="it leaves by another"),
+    ],
+)
+def test_the_nodes_source_is_not_rewritten_to_itself(
+    exposed: ServingNode, family: Family, number: int, *, kept: bool
+) -> None:
+    """A rewritten source has a random port, too; what is left alone keeps its own."""
+    exposed.run_agent(*WITH_POD_CIDRS)
+    node = exposed.world[NODE]
+    exposed.world.run(NODE, ["conntrack", "-F"])
+    answer = node.ask(*place("ClusterIP", number, family), Protocol.TCP).only
+    (tracked,) = (
+        line
+        for line in exposed.world.run(
+            NODE, ["conntrack", "-L", "-f", f"ipv{family.value[-1]}", "-p", "tcp"]
+        ).stdout.splitlines()
+        if f"dst={place('ClusterIP', number, family)[0]} " in line
+    )
+    sent, answered = re.findall(r"sport=(\d+) dport=(\d+)", tracked)
+
+    assert answer.peer == of(family, NODE_ADDRESSES if kept else GATEWAYS)
+    assert answer.peer_port == int(answered[1])
+    assert (answered[1] == sent[0]) is kept
 
 
 @pytest.mark.parametrize("family", Family, ids=lambda family: family.value)

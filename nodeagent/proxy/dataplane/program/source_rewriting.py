@@ -13,6 +13,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.program import loads, schema
 from nodeagent.proxy.dataplane.program.chain import Chain, ProgramOptions
 from nodeagent.wire.netlink.nf_tables import expressions as nft
+from nodeagent.wire.netlink.uapi.rtnetlink import RTN_LOCAL
 
 NOT_FROM_PODS = "not-from-pods"
 _FROM_CLUSTER_IP = "from-cluster-ip"
@@ -23,6 +24,14 @@ _HAS_INPUT: nft.Rule = (nft.Meta(0, nft.MetaKey.IIF), nft.Cmp(0, nft.native_u32(
 """iif != 0: it was routed from one interface to another."""
 _HAS_NO_INPUT: nft.Rule = (nft.Meta(0, nft.MetaKey.IIF), nft.Cmp(0, nft.native_u32(0)))
 """iif 0: this node sends it, or br_netfilter took it from between two ports of a bridge (br_nf_post_routing)."""
+_KEEPS_NODE_ADDRESS: nft.Rule = (
+    *_HAS_NO_INPUT,
+    nft.FibType(0, source=True, at_output=True),
+    nft.Cmp(0, nft.native_u32(RTN_LOCAL)),
+    nft.Verdict(nft.Code.RETURN),
+)
+"""iif 0, fib saddr . oif type local: the source is an address of the interface by which the packet leaves, one of which it
+would get. Choosing it, and a port, is most of what the node's first packet costs in our rules."""
 
 
 def source_rules(family: Family, options: ProgramOptions) -> tuple[nft.Rule, ...]:
@@ -52,7 +61,14 @@ def source_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
             ()
             if apart
             else (
-                Chain(NOT_FROM_PODS, (_all_to_cluster_ips(regs), (nft.Verdict(nft.Code.GOTO, _FROM_OTHER_ADDRESS),))),
+                Chain(
+                    NOT_FROM_PODS,
+                    (
+                        _KEEPS_NODE_ADDRESS,
+                        _all_to_cluster_ips(regs),
+                        (nft.Verdict(nft.Code.GOTO, _FROM_OTHER_ADDRESS),),
+                    ),
+                ),
             )
         ),
         *(() if options.masquerade_all else (Chain(_FROM_CLUSTER_IP, (*_from_itself(regs), itself)),)),

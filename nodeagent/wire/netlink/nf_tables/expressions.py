@@ -327,19 +327,19 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class FibType:
-    """Loads the routing type (RTN_*) of the packet's source or destination address."""
+    """Loads the routing type (RTN_*) of the source or destination address; at_output: only the output interface has local addresses."""
 
     reg: int
     source: bool
+    at_output: bool = False
 
     name = "fib"
 
     def encode(self) -> bytes:
-        return (
-            u32(uapi.NFTA_FIB_DREG, register(self.reg))
-            + u32(uapi.NFTA_FIB_RESULT, uapi.NFT_FIB_RESULT_ADDRTYPE)
-            + u32(uapi.NFTA_FIB_FLAGS, uapi.NFTA_FIB_F_SADDR if self.source else uapi.NFTA_FIB_F_DADDR)
-        )
+        address = uapi.NFTA_FIB_F_SADDR if self.source else uapi.NFTA_FIB_F_DADDR
+        kind = u32(uapi.NFTA_FIB_RESULT, uapi.NFT_FIB_RESULT_ADDRTYPE)
+        flags = u32(uapi.NFTA_FIB_FLAGS, address | (uapi.NFTA_FIB_F_OIF if self.at_output else 0))
+        return u32(uapi.NFTA_FIB_DREG, register(self.reg)) + kind + flags
 
 
 @dataclass(frozen=True, slots=True)

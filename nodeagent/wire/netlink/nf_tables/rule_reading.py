@@ -112,7 +112,8 @@ def _fib(fields: Fields) -> nft.Expression:
     known = {uapi.NFTA_FIB_F_SADDR: True, uapi.NFTA_FIB_F_DADDR: False}
     if number(fields[uapi.NFTA_FIB_RESULT]) != uapi.NFT_FIB_RESULT_ADDRTYPE:
         raise ValueError("not the type of an address")
-    return nft.FibType(_register(fields[uapi.NFTA_FIB_DREG]), known[flags])
+    source = known[flags & ~uapi.NFTA_FIB_F_OIF]
+    return nft.FibType(_register(fields[uapi.NFTA_FIB_DREG]), source, at_output=bool(flags & uapi.NFTA_FIB_F_OIF))
 
 
 def _payload(fields: Fields) -> nft.Expression:

@@ -29,9 +29,11 @@ def table() -> BuildTable:
         verdicts: dict[str, dict[bytes, str]] | None = None,
         local: tuple[str, ...] = (),
         bridges: Mapping[str, tuple[str, ...]] | None = None,
+        at_interface: Mapping[str, list[str]] | None = None,
     ) -> Interpreter:
         inner = tuple(Chain(name, held) for name, held in (chains or {}).items())
         program = Program(family, (Chain("base", rules, Hook(hook, -100)), *base_chains, *inner), verdicts or {})
-        return Interpreter(program, {spec.name: spec for spec in specs}, image or {}, local, bridges=bridges)
+        by_name = {spec.name: spec for spec in specs}
+        return Interpreter(program, by_name, image or {}, local, bridges=bridges, at_interface=at_interface)
 
     return build

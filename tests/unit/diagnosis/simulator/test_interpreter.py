@@ -128,20 +128,6 @@ def test_a_load_beyond_the_end_of_the_packet_ends_the_rule(table: BuildTable) ->
     assert fate(table((DPORT, DROP)), Packet("1.1.1.1", "2.2.2.2", 47)) is Fate.UNTOUCHED
 
 
-@pytest.mark.parametrize(
-    ("source", "address", "local"),
-    [
-        pytest.param(True, "203.0.113.2", True, id="source is ours"),
-        pytest.param(True, "10.96.0.10", False, id="source is not ours"),
-        pytest.param(False, "10.96.0.10", True, id="destination is ours"),
-        pytest.param(False, "203.0.113.2", False, id="destination is not ours"),
-    ],
-)
-def test_fib_type_is_local_for_the_nodes_addresses(table: BuildTable, source: bool, address: str, local: bool) -> None:
-    rule: Rule = (FibType(0, source=source), Cmp(0, native_u32(2)), DROP)
-    assert (fate(table(rule, local=(address,))) is Fate.DROPPED) is local
-
-
 def test_a_packet_of_the_node_itself_has_no_input_interface(table: BuildTable) -> None:
     rule: Rule = (Meta(0, MetaKey.IIFNAME), Cmp(0, b"\0" * 16), DROP)
     assert fate(table(rule, hook=OUTPUT), Packet("1.1.1.1", "2.2.2.2", iif=None)) is Fate.DROPPED

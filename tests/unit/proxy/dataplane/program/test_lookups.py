@@ -22,6 +22,8 @@ BALANCER = {V4: "198.51.100.1", V6: "2001:db8:100::1"}
 GUARDED = {V4: "198.51.100.2", V6: "2001:db8:100::2"}
 LOCAL_BALANCER = {V4: "198.51.100.3", V6: "2001:db8:100::3"}
 NODE = {V4: "192.168.0.2", V6: "2001:db8::2"}
+GATEWAY = {V4: "10.244.1.1", V6: "fd00:244:1::1"}
+"""The address of the bridge of the node's pods."""
 POD = {V4: "10.244.9.9", V6: "fd00:244:9::9"}
 OUTSIDE = {V4: "203.0.113.9", V6: "2001:db8:ffff::9"}
 ENDPOINT = {V4: "10.244.2.2", V6: "fd00:244:2::2"}
@@ -69,7 +71,9 @@ def table(family: Family, pod_range: str = "", kind: PodDetection = PodDetection
         timeouts_in(desired.image),
     )
     specs = {spec.name: spec for spec in schema.set_specs(counters=True)}
-    return Interpreter(program, specs, {**desired.image, schema.AFFINITY: {}}, [NODE[family], *vips])
+    uplink = {"": [NODE[family]]}
+    image = {**desired.image, schema.AFFINITY: {}}
+    return Interpreter(program, specs, image, [NODE[family], GATEWAY[family], *vips], at_interface=uplink)
 
 
 @pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
@@ -78,7 +82,7 @@ def table(family: Family, pod_range: str = "", kind: PodDetection = PodDetection
     [
         pytest.param(POD, VIP, 80, Fate.TRANSLATED, 6, id="pod to a ClusterIP"),
         pytest.param(OUTSIDE, VIP, 80, Fate.TRANSLATED, 5, id="outside to a ClusterIP"),
-        pytest.param(NODE, VIP, 80, Fate.TRANSLATED, 5, id="node to a ClusterIP"),
+        pytest.param(NODE, VIP, 80, Fate.TRANSLATED, 4, id="node to a ClusterIP"),
         pytest.param(POD, EMPTY_VIP, 80, Fate.REFUSED, 2, id="to a ClusterIP without endpoints"),
         pytest.param(POD, VIP, 81, Fate.REFUSED, 3, id="to a port that is not served"),
         pytest.param(POD, ENDPOINT, 8080, Fate.UNTOUCHED, 4, id="pod to pod"),
@@ -111,7 +115,7 @@ def test_lookups_of_a_first_packet(
 @pytest.mark.parametrize(
     ("kind", "source", "iif", "lookups", "masqueraded"),
     [
-        pytest.param(PodDetection.CIDR, NODE, None, 4, True, id="the node"),
+        pytest.param(PodDetection.CIDR, NODE, None, 3, False, id="the node"),
         pytest.param(PodDetection.CIDR, VIP, None, 4, True, id="the node with the ClusterIP as its source"),
         pytest.param(PodDetection.CIDR, POD, "eth0", 5, False, id="a pod"),
         pytest.param(PodDetection.CIDR, POD, None, {V4: 6, V6: 5}, False, id="a pod behind a bridge"),
@@ -134,9 +138,36 @@ def test_lookups_where_the_range_of_pods_is_in_the_rules(
 
     assert outcome.masqueraded is masqueraded
     assert outcome.lookups == (lookups if isinstance(lookups, int) else lookups[family])
-    assert not [str(step) for step in outcome.trace if "fib" in step.text], (
-        "a look at the routes costs more than any other"
-    )
+    routes = [str(step) for step in outcome.trace if "fib" in step.text]
+    assert not routes or iif is None, "a look at the routes costs more than any other; it is for the node's own packets"
+
+
+@pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
+@pytest.mark.parametrize(
+    ("source", "iif", "masqueraded"),
+    [
+        pytest.param(NODE, None, False, id="the node from the interface's address"),
+        pytest.param(VIP, None, True, id="the node from a ClusterIP"),
+        pytest.param(OUTSIDE, None, True, id="the node from an address of another interface"),
+        pytest.param(NODE, "eth0", True, id="another host that claims the node's address"),
+        pytest.param(OUTSIDE, "eth0", True, id="outside"),
+    ],
+)
+@pytest.mark.parametrize("destination", [VIP, BALANCER], ids=["ClusterIP", "balancer"])
+def test_the_node_keeps_a_source_that_the_interface_has(
+    family: Family,
+    destination: dict[Family, str],
+    source: dict[Family, str],
+    iif: str | None,
+    *,
+    masqueraded: bool,
+) -> None:
+    """A rewritten source would be the same address: choosing it costs more than all lookups."""
+    asked = Packet(source[family], destination[family], TCP, 80, iif=iif)
+    (outcome,) = table(family, POD_RANGE[family]).outcomes(asked)
+
+    assert outcome.fate is Fate.TRANSLATED
+    assert outcome.masqueraded is masqueraded
 
 
 @pytest.mark.parametrize(
