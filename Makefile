@@ -49,7 +49,7 @@ help:
 	@echo "make bench   every figure of the documents beside its peer, and docs/performance.md from them, on an idle machine (root);"
 	@echo "             AGAINST=REV prints another revision beside this one instead"
 	@echo "make bench-large  start, memory, changes and restart of the agent with up to 100,000 Services, and minutes of 2,000 changes a second (root)"
-	@echo "make bench-connections  what the first packet of a connection costs, beside kube-proxy's layout (root, cc)"
+	@echo "make bench-connections  what the first packet of a connection costs, beside kube-proxy's layout; PARTS=1: and each part of the rules (root, cc)"
 	@echo "make bench-established  what packets of established connections cost, beside no proxy; GUESTS=1 on Debian's kernels (root, cc)"
 	@echo "make bench-storages  writes and watches of the API server on memory, SQLite and etcd"
 	@echo "make bench-scale  1,000 agents at one API server, and docs/scale.md from it (RUN=etcd:200:1000x10 for other columns)"
@@ -232,7 +232,7 @@ bench-large: setup $(VENV)/.installed
 
 bench-connections: SYSTEM_PACKAGES += gcc libc6-dev
 bench-connections: setup $(VENV)/.installed
-	$(SUDO) $(BIN)/python tests/bench/new_connection.py
+	$(SUDO) env PYTHONPATH=. $(BIN)/python -m tests.bench.new_connection $(if $(PARTS),--parts)
 
 bench-established: SYSTEM_PACKAGES += gcc libc6-dev
 bench-established: setup $(VENV)/.installed

@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_DESTINATIONS = 65536, MOST_NAMESPACES = 16, PORTS = 50000, FIRST_PORT = 10000, TCP_BYTES = 20, SYN = 2 };
+enum { MOST_DESTINATIONS = 65536, MOST_NAMESPACES = 24, PORTS = 50000, FIRST_PORT = 10000, TCP_BYTES = 20, SYN = 2 };
 
 static unsigned char destinations[MOST_DESTINATIONS][16];
 

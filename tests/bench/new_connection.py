@@ -8,7 +8,8 @@ Ratios are to one dnat rule that never changes. kube-proxy's layout is that of 1
 (pkg/proxy/nftables/proxier.go): its hooks, priorities, maps and one chain for each service.
 
 With `--price-of-counters` there are two more rows, nodeagent without the counters of frontends and with those of endpoints, and what
-each counter costs.
+each counter costs. With `--parts` each part of the rules has a row, the table without it (packet_parts.py), and what it costs is how much cheaper that is;
+a row of the same table shows the noise, one of the static rule beside the routes of ClusterIPs what these cost.
 Exits with 1 when nodeagent costs more than `--most` times kube-proxy's layout in any column.
 """
 
@@ -28,12 +29,14 @@ from statistics import median
 
 from nodeagent.lab.net.network_namespaces import create_namespaces, namespace_name, remove_namespace, run_ip
 from nodeagent.model.addresses import Family
+from tests.bench.packet_parts import PARTS
 
 HERE = Path(__file__).parent
 COLUMNS = ("pod, cold", "pod, hot", "pod, no service", "node, cold")
 ROUNDS = 100
 PACKETS = 400
 AGENT, UNCOUNTED, PICKS = "nodeagent", "without counters", "endpoints counted"
+AGAIN, ROUTES = "the same again", "routes of ClusterIPs"
 COUNTED = {AGENT: ("true", "false"), UNCOUNTED: ("false", "false"), PICKS: ("true", "true")}
 """Whether frontends are counted, and endpoints."""
 
@@ -324,14 +327,22 @@ WAYS: Mapping[str, Callable[[Plan, int, int], str]] = {
 
 
 def program_agent(plan: Plan, node: str, manifests: Path, way: str) -> None:
-    frontends, endpoints = COUNTED[way]
+    frontends, endpoints = COUNTED.get(way, COUNTED[AGENT])
     settings = (
         "env",
         f"NODEAGENT_DATAPLANE_COUNTERS={frontends}",
         f"NODEAGENT_DATAPLANE_ENDPOINT_COUNTERS={endpoints}",
     )
-    once = (sys.executable, "-m", "nodeagent", "run", "--once", "--manifests", str(manifests), "--node-name", "n")
-    inside(node, *settings, *once, "--cluster-cidr", plan.pod_prefix)
+    agent = (str(HERE / "packet_parts.py"), way) if way in PARTS else ("-m", "nodeagent")
+    arguments = f"run --once --manifests {manifests} --node-name n --cluster-cidr {plan.pod_prefix}"
+    inside(node, *settings, sys.executable, *agent, *arguments.split())
+
+
+def program_routes(plan: Plan, node: str, manifests: Path, layout: str) -> None:
+    """The routes and addresses of the agent, with this table in place of its own."""
+    program_agent(plan, node, manifests, ROUTES)
+    inside(node, "nft", "delete", "table", plan.nft, "nodeagent")
+    inside(node, "nft", "-f", "-", stdin=layout)
 
 
 def send(plan: Plan, column: str, sender: Path, scratch: Path, routers: Collection[Router]) -> list[float]:
@@ -365,9 +376,13 @@ def measure(options: argparse.Namespace, plan: Plan, sender: Path, scratch: Path
         for number, (way, make) in enumerate(WAYS.items(), 1):
             rows[way] = stack.enter_context(router(plan, number))
             inside(rows[way].node, "nft", "-f", "-", stdin=make(plan, services, endpoints))
-        for number, way in enumerate(COUNTED if options.price_of_counters else (AGENT,), len(WAYS) + 1):
+        agents = tuple(COUNTED) if options.price_of_counters else (AGENT,)
+        for number, way in enumerate((*agents, *((AGAIN, UNCOUNTED, *PARTS) if options.parts else ())), len(WAYS) + 1):
             rows[way] = stack.enter_context(router(plan, number))
             program_agent(plan, rows[way].node, objects, way)
+        if options.parts:
+            rows[ROUTES] = stack.enter_context(router(plan, len(rows) + 1))
+            program_routes(plan, rows[ROUTES].node, objects, static_rule(plan, services, endpoints))
         for _ in range(options.turns):
             for column in COLUMNS:
                 for way, printed in zip(rows, send(plan, column, sender, scratch, rows.values()), strict=True):
@@ -384,7 +399,16 @@ def show(table: Table, title: str) -> float:
         print(f"{way:22}" + "".join(f"{cell:>18}" for cell in cells))
     ratios = [table.ratio(AGENT, "kube-proxy's layout", c) for c in COLUMNS]
     print(f"{'to kube-proxy':22}" + "".join(f"{ratio:>18.2f}" for ratio in ratios))
-    if UNCOUNTED in ways:
+    if AGAIN in ways:
+        for c in COLUMNS:
+            both = zip(table.times[AGENT, c], table.times[AGAIN, c], strict=True)
+            table.times["whole", c] = [(one + other) / 2 for one, other in both]
+        print("what each part costs, ns")
+        differences = [("noise", AGENT, AGAIN), (ROUTES, ROUTES, "one static rule"), ("counting", "whole", UNCOUNTED)]
+        for name, dear, cheap in (*differences, *((part, "whole", part) for part in PARTS)):
+            prices = (f"{median(map(sub, table.times[dear, c], table.times[cheap, c])):+.0f}" for c in COLUMNS)
+            print(f"  {name:20}" + "".join(f"{price:>18}" for price in prices))
+    elif UNCOUNTED in ways:
         for name, dear, cheap in (("of the frontend, ns", AGENT, UNCOUNTED), ("of the endpoint, ns", PICKS, AGENT)):
             prices = (f"{median(map(sub, table.times[dear, c], table.times[cheap, c])):+.0f}" for c in COLUMNS)
             print(f"{name:22}" + "".join(f"{price:>18}" for price in prices))
@@ -402,6 +426,7 @@ def main() -> int:
         action="store_true",
         help="measure nodeagent without counters and with those of endpoints, too",
     )
+    parser.add_argument("--parts", action="store_true", help="measure what each part of the rules costs, too")
     parser.add_argument("--family", choices=[family.value for family in Family], action="append")
     options = parser.parse_args()
     worst = 0.0

@@ -71,7 +71,7 @@ def machine() -> dict[str, str]:
 
 def measure_connections(turns: int) -> dict[str, dict[str, dict[str, tuple[float, float]]]]:
     """Returns, by family, way and column, the nanoseconds of a first packet, and times kube-proxy's layout."""
-    options = argparse.Namespace(services=SIZE[0], endpoints=SIZE[1], turns=turns, price_of_counters=False)
+    options = argparse.Namespace(services=SIZE[0], endpoints=SIZE[1], turns=turns, price_of_counters=False, parts=False)
     found = {}
     for family in Family:
         with tempfile.TemporaryDirectory() as directory:
