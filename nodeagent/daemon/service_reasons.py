@@ -17,9 +17,9 @@ from nodeagent.proxy.translate.context import Context
 def taken_ends(
     slices: Iterable[EndpointSlice], states: Mapping[ObjectKey, ServiceState], node_addresses: Collection[str]
 ) -> AddressesInUse:
-    """Returns the endpoint addresses in these slices that are addresses of Services."""
+    """Returns the endpoint addresses in these slices that are addresses of Services. A thread may change the states meanwhile."""
     ends = {address for one in slices for endpoint in one.endpoints or () for address in endpoint.addresses or ()}
-    return addresses_in_use(states.values() if ends else (), node_addresses, among=ends)
+    return addresses_in_use(tuple(states.values()) if ends else (), node_addresses, among=ends)
 
 
 def facts_of(
