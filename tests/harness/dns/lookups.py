@@ -1,12 +1,13 @@
 """Lookups that go on all the time, from wherever, and servers in pods that answer where the node does not."""
 
+import os
 import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
+from functools import lru_cache, partial
 
 import dns.flags
 import dns.message
@@ -87,11 +88,16 @@ def _serve_connection(connection: socket.socket, ending: threading.Event) -> Non
 
 
 def _answer(packet: bytes) -> bytes:
-    query = dns.message.from_wire(packet)
+    return packet[:2] + _answer_without_id(packet[2:])
+
+
+@lru_cache
+def _answer_without_id(question: bytes) -> bytes:
+    query = dns.message.from_wire(b"\0\0" + question)
     response = dns.message.make_response(query)
     response.flags |= dns.flags.AA
     response.answer.append(dns.rrset.from_text(query.question[0].name, 5, "IN", "A", ANSWER_OF_SERVERS))
-    return response.to_wire()
+    return response.to_wire()[2:]
 
 
 class Asker:
@@ -127,11 +133,16 @@ class Asker:
 
 def ask(server: str, name: str, kind: socket.SocketKind) -> str:
     """The one address of the answer, or its rcode, from where this thread is. Raises OSError."""
-    query = dns.message.make_query(name, "A")
+    query = os.urandom(2) + _query_without_id(name)
     with socket.socket(family_of(server).socket_family, kind) as sock:
         sock.settimeout(PATIENCE_SECONDS)
         sock.connect((server, 53))
-        return exchange(sock, query.to_wire())
+        return exchange(sock, query)
+
+
+@lru_cache
+def _query_without_id(name: str) -> bytes:
+    return dns.message.make_query(name, "A").to_wire()[2:]
 
 
 def exchange(sock: socket.socket, query: bytes) -> str:
@@ -142,7 +153,12 @@ def exchange(sock: socket.socket, query: bytes) -> str:
     else:
         sock.sendall(len(query).to_bytes(2, "big") + query)
         packet = _read(sock, int.from_bytes(_read(sock, 2), "big"))
-    response = dns.message.from_wire(packet)
+    return _read_without_id(packet[2:])
+
+
+@lru_cache
+def _read_without_id(answer: bytes) -> str:
+    response = dns.message.from_wire(b"\0\0" + answer)
     found = [item.to_text() for rrset in response.answer for item in rrset]
     return found[0] if len(found) == 1 else dns.rcode.to_text(response.rcode())
 
