@@ -1,6 +1,7 @@
 """A UDP client that keeps its source port, and so its tracked flow, loses no second when what is behind the address
 changes."""
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -21,6 +22,8 @@ VIPS = ("198.51.100.53", "2001:db8:100::53")
 SHORT_LIVED = Pod("brief", ("10.244.1.90", "fd00:244:1::5a"))
 PATIENCE_SECONDS = 0.1
 """For one answer: nothing is lost by itself here."""
+BETWEEN_SECONDS = 0.005
+"""From one question to the next."""
 ROUTES = [
     pytest.param("caller", "cluster", id="pod to the ClusterIP"),
     pytest.param(NODE, "cluster", id="node to the ClusterIP"),
@@ -44,6 +47,7 @@ class Client:
     def ask(self) -> str:
         """Who answered, or the kind of failure. An answer that had no processor to come in time is asked for again."""
         while True:
+            time.sleep(BETWEEN_SECONDS)
             watch = self.watch()
             answer = self._holding.ask().only
             if answer.failure is not Failure.TIMEOUT or watch.seconds > 0.9 * PATIENCE_SECONDS:
