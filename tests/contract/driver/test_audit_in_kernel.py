@@ -257,14 +257,15 @@ def test_changes_of_passes_between_slices_are_not_drift(
     always()
     socket = kernel.run(Ruleset)
     agents = [kernel.start(ownership, family, socket=socket) for family in Family]
+    held = {family: states(service, family, many=150) for family in Family}
     for agent in agents:
-        agent.sync(*states(service, agent.driver.family, many=150))
+        agent.sync(*held[agent.driver.family])
     for turn in range(60):
         for agent in agents:
             family = agent.driver.family
             pods = [f"10.244.2.{n}" if family is Family.IPV4 else f"fd00:244:2::{n:x}" for n in range(9)]
             busy = service("web", vip_of(family), *pods[: turn % 9], affinity=60 + turn % 3, node_port=30080)
-            passing = states(service, family, many=150)[1 + turn]
+            passing = held[family][1 + turn]
             gone = (passing.key,) if turn % 2 else ()
             agent.sync(busy, *(() if gone else (passing,)), gone=gone)
             assert not agent.changed_by_others()
