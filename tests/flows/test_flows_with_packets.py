@@ -68,6 +68,7 @@ class Stage:
 
     def perform(self, scenario: Any) -> None:
         """Let everybody serve, write the manifests, run the agent to its end."""
+        self.keeps_node_source = bool(scenario.cluster_cidrs) and not scenario.masquerade_all
         for flow in scenario.flows:
             for address, port in flow.endpoints:
                 self._serve(flow.protocol, address, port)
@@ -194,9 +195,9 @@ def reaches_its_endpoints(stage: Stage, flow: Any, traced: tuple[Journey, ...]) 
     for answer in answers:
         masqueraded = flow.masquerades(answer.local)
         # The node keeps a source that it would get anyway; what the endpoint sees is the same.
-        rewritten = masqueraded and not (flow.source in stage.node_addresses and answer.peer == flow.source)
-        is_rewritten = predicted[answer.local, answer.local_port].packet.rewritten
-        assert is_rewritten in (rewritten, masqueraded), (flow, answer, traced)
+        kept = stage.keeps_node_source and flow.source in stage.node_addresses and answer.peer == flow.source
+        rewritten = predicted[answer.local, answer.local_port].packet.rewritten
+        assert rewritten == (masqueraded and not kept), (flow, answer, traced)
         seen = stage.node_addresses if masqueraded else {flow.source}
         assert answer.peer in seen, (flow, answer)
         assert not masqueraded or answer.peer != flow.source or flow.source in stage.node_addresses, (flow, answer)
