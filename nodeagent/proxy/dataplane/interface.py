@@ -79,7 +79,7 @@ class ServiceInterface:
         self._kind: str | None = None
         self._programmed: Programmed | None = None
         self._ipv6_route: tuple[Programmed | None, str | None] = None, None
-        """What was programmed, and one of its IPv6 routes. Without one, a search takes 2 ms of 50,000 routes, and looks come twice a second."""
+        """What was programmed, and one of its IPv6 routes. Without one a search looks at all routes, and looks come twice a second."""
         self._node_addresses: tuple[str, ...] = ()
         self._reported = False
         self._creating = False
