@@ -1,14 +1,14 @@
 """When a process that runs for months collects unreachable cycles.
 
-What it holds while it works has no cycles and is large: with Python's default thresholds (700, 10, 10) a quarter of an
-agent's first pass is garbage collection, and one full collection stops everything for 100 ms at 10,000 services.
+What it holds while it works has no cycles and is large: with Python's default thresholds (700, 10, 10) much of an
+agent's first pass is garbage collection, and a full collection stops everything for longer than a pass takes.
 """
 
 import gc
 
 THRESHOLDS = (50_000, 20, 20)
 WHILE_STARTING = (2_000_000, 20, 20)
-"""An agent with 50,000 Services makes 800,000 objects that Python would look at twice each until it is ready, and a few hundred are garbage."""
+"""What an agent makes until it is ready is nearly all kept, so each collection would look at it again for nothing."""
 STARTING_SECONDS = 60.0
 """The longest time with these: an agent may wait for its API server for days."""
 

@@ -9,7 +9,7 @@ from nodeagent.wire.netlink.uapi import nf_tables as uapi
 
 _REGISTER_BYTES = 4
 _MOST_PAIRS = 2048
-"""A program for lists of 1,000 lengths has 15,500 expressions, of which 1,100 differ; each audit compares all of them."""
+"""Each audit compares every expression of a program; chains differ in few of theirs, so most pairs come again and again."""
 BROAD_REGISTERS = {
     uapi.NFT_REG_1: uapi.NFT_REG32_00,
     uapi.NFT_REG_2: uapi.NFT_REG32_04,
