@@ -19,6 +19,8 @@ TAKEN_OUT = "nodeagent.io/kube-proxy"
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 """Key in a nodeAffinity."""
+_REVISION = "controller-revision-hash"
+"""Label of a DaemonSet's pods and ControllerRevisions."""
 
 Document = dict[str, Any]
 
@@ -114,18 +116,29 @@ def node_of(document: Document) -> Node:
     )
 
 
-def daemonset_of(document: Document | None, pods: Sequence[Document], revision: str | None) -> DaemonSet | None:
+def daemonset_of(
+    document: Document | None, pods: Sequence[Document], revisions: Sequence[Document]
+) -> DaemonSet | None:
     """Returns a DaemonSet object as a DaemonSet, with those of the pods that it owns; None for None.
-    revision: hash of its present template; None if the controller has not written it yet."""
+    revisions: ControllerRevisions, of which the newest that it owns is its present template; the controller may not have
+    written that one yet."""
     if document is None:
         return None
     name = document["metadata"]["name"]
     spec = document["spec"]["template"]["spec"]
     observed = document.get("status", {}).get("observedGeneration", 0) >= document["metadata"].get("generation", 0)
+    revision = _present_revision([one for one in revisions if _owner(one) == name])
     own = tuple(_pod_of(pod, revision) for pod in pods if _owner(pod) == name)
     return DaemonSet(
         spec.get("nodeSelector") or {}, spec.get("affinity") or {}, own, spec["containers"][0]["image"], observed
     )
+
+
+def _present_revision(revisions: Sequence[Document]) -> str | None:
+    """Returns the hash of the newest of a DaemonSet's revisions, or None."""
+    newest = max(revisions, key=lambda one: one["revision"], default=None)
+    label: str | None = None if newest is None else newest["metadata"]["labels"].get(_REVISION)
+    return label
 
 
 def _pod_of(document: Document, revision: str | None) -> Pod:
@@ -135,13 +148,14 @@ def _pod_of(document: Document, revision: str | None) -> Pod:
         document["spec"].get("nodeName", ""),
         _is_true(document, "Ready"),
         any("running" in one.get("state", {}) for one in document.get("status", {}).get("containerStatuses", ())),
-        metadata.labels.get("controller-revision-hash") == revision,
+        metadata.labels.get(_REVISION) == revision,
         metadata.deletion_timestamp is not None,
     )
 
 
-def _owner(pod: Document) -> str:
-    owners = pod["metadata"].get("ownerReferences", ())
+def _owner(document: Document) -> str:
+    """Returns the name of the DaemonSet that owns a pod or a ControllerRevision; empty without one."""
+    owners = document["metadata"].get("ownerReferences", ())
     return next((one["name"] for one in owners if one.get("kind") == "DaemonSet"), "")
 
 

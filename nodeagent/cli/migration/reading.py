@@ -5,7 +5,6 @@ from nodeagent.cli.migration.kubectl import Kubectl
 
 AGENT_IMAGE = "nodeagent.io/agent-image"
 """Annotation of kube-proxy's DaemonSet, as long as something of ours may be on a node."""
-_REVISION = "controller-revision-hash"
 
 
 def read_cluster(kubectl: Kubectl) -> found.ClusterState:
@@ -34,19 +33,4 @@ def read_image(kubectl: Kubectl) -> str | None:
 def _daemonset(
     kubectl: Kubectl, name: str, pods: list[found.Document], revisions: list[found.Document]
 ) -> found.DaemonSet | None:
-    return found.daemonset_of(kubectl.get("daemonset", name), pods, _present_revision(name, revisions))
-
-
-def _present_revision(daemonset: str, revisions: list[found.Document]) -> str | None:
-    """Returns the hash of the newest revision of a DaemonSet's template, or None."""
-    own = [
-        one
-        for one in revisions
-        if any(
-            owner.get("kind") == "found.DaemonSet" and owner["name"] == daemonset
-            for owner in one["metadata"].get("ownerReferences", ())
-        )
-    ]
-    newest = max(own, key=lambda one: one["revision"], default=None)
-    label: str | None = None if newest is None else newest["metadata"]["labels"].get(_REVISION)
-    return label
+    return found.daemonset_of(kubectl.get("daemonset", name), pods, revisions)
