@@ -11,7 +11,7 @@ from nodeagent.model.frontend import ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.proxy.dataplane.driver import kernel_table
 from nodeagent.proxy.dataplane.driver.belief import Ownership
-from nodeagent.proxy.dataplane.image.image import frontend_key
+from nodeagent.proxy.dataplane.image.image import TableImage, frontend_key
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.wire.netlink.nf_tables.element_reading import ElementDump
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import read_set
@@ -105,6 +105,62 @@ def test_an_element_for_every_key_in_a_table_of_a_dead_agent_does_not_hinder_the
 
     assert kernel.image() == right
     assert "*" not in kernel.nft("list map ip nodeagent frontends")
+
+
+def _without_order(image: TableImage) -> dict[str, Any]:
+    """Returns the image, with the endpoints of each list in no order: any endpoint may have any slot."""
+    lists: dict[bytes, set[bytes]] = {}
+    for key, endpoint in image[schema.BACKENDS].items():
+        lists.setdefault(key[:-4], set()).add(endpoint)
+    return {**image, schema.BACKENDS: image[schema.BACKENDS].keys(), "lists": lists}
+
+
+EDITS_OF_ENDPOINTS = [
+    pytest.param(
+        "delete element ip nodeagent backends { 10.96.0.10 . tcp . 80 . 1 }\n"
+        "add element ip nodeagent backends { 10.96.0.10 . tcp . 80 . 1 : 10.244.1.1 . 8080 }",
+        id="one endpoint twice",
+    ),
+    pytest.param("delete element ip nodeagent backends { 10.96.0.10 . tcp . 80 . 0 }", id="a slot less"),
+    pytest.param(
+        "add element ip nodeagent backends { 10.96.0.10 . tcp . 80 . 2 : 10.9.9.9 . 80 }", id="a slot beyond the count"
+    ),
+    pytest.param(
+        "delete element ip nodeagent backends { 10.96.0.10 . tcp . 80 . 1 }\n"
+        "add element ip nodeagent backends { 10.96.0.10 . tcp . 80 . 2 : 10.9.9.9 . 80 }",
+        id="another slot in place of ours",
+    ),
+    pytest.param(
+        "delete element ip nodeagent frontends { 10.96.0.10 . tcp . 80 }\n"
+        'add element ip nodeagent frontends { 10.96.0.10 . tcp . 80 comment "default/web:http" : 1:2 }',
+        id="a class of another list",
+    ),
+    pytest.param("add element ip nodeagent nodeport-backends { tcp . 30081 . 0 : 10.9.9.9 . 80 }", id="of a node port"),
+]
+
+
+@pytest.mark.parametrize("edit", [*EDITS, *EDITS_OF_ENDPOINTS])
+def test_an_edit_made_while_no_agent_ran_is_repaired_by_the_first_pass_of_the_next(
+    kernel: Any, states: list[ServiceState], edit: str
+) -> None:
+    first = kernel.start()
+    first.sync(*states)
+    right = kernel.contents()
+    first.die()
+    kernel.nft(edit.replace("; add", "\nadd"))
+
+    second = kernel.start()
+    second.sync(*states)
+
+    found = kernel.contents()
+    assert _without_order(found.image) == _without_order(right.image)
+    assert (found.policies, found.header.flags, found.verdicts) == (right.policies, right.header.flags, right.verdicts)
+    assert {chain: len(rules) for chain, rules in found.rules.items()} == {
+        chain: len(rules) for chain, rules in right.rules.items()
+    }
+    assert not found.catch_all
+    assert second.changed_by_others() is False
+    assert second.sync().messages == 0
 
 
 def test_a_foreign_element_in_the_place_of_ours_is_found_by_the_full_comparison(

@@ -63,13 +63,14 @@ def slots_from(first: int, count: int) -> Sequence[bytes]:
 def assign_slots(before: list[bytes], wanted: Iterable[bytes]) -> list[bytes]:
     """Returns the endpoints by slot: those that had a slot below the new count keep it, the others fill the holes.
 
-    before: endpoints by slot as programmed now. wanted: without duplicates. If `before` is empty, the order is sorted.
+    before: endpoints by slot as programmed now; another process may have written one into several slots. wanted: without duplicates. If
+    `before` is empty, the order is sorted.
     """
     if not before:
         return sorted(wanted)
     missing = set(wanted)
     count = len(missing)
-    if len(before) == count and missing.issuperset(before):
+    if len(before) == count and missing == set(before):
         return before
     slots: list[bytes | None] = [None] * count
     for slot, endpoint in enumerate(before[:count]):
