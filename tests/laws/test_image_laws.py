@@ -125,12 +125,17 @@ def slice_of(key: ObjectKey, family: str, numbers: Collection[tuple[int, str]]) 
 
 
 class Table:
-    """What a driver does with a family's changes, without a kernel: every delta is a commit that worked."""
+    """What a driver does with a family's changes, without a kernel: every delta is a commit that worked.
 
-    def __init__(self, family: Family) -> None:
+    found: what the kernel holds when the driver starts; None: nothing."""
+
+    def __init__(self, family: Family, found: TableImage | None = None) -> None:
         self.family = family
         self.desired = DesiredImage(family)
         self.programmed: TableImage = empty_image(DATA_SETS)
+        if found is not None:
+            self.programmed = {name: dict(elements) for name, elements in found.items()}
+            self.desired.take_over({name: dict(elements) for name, elements in found.items()})
         self.translator = Translator()
 
     def sync(self, cluster: Cluster, dirty: Collection[ObjectKey] | None = None) -> Delta:
@@ -242,6 +247,49 @@ def test_when_and_in_which_order_changes_arrive_makes_no_difference(
     for change in events:
         in_order.change(*change)
     assert canonical(table.programmed) == canonical(from_scratch(in_order, family).programmed)
+
+
+damage = st.lists(st.tuples(st.sampled_from(DATA_SETS), st.integers(0, 99), st.integers(0, 99)), max_size=8)
+"""Set, and two numbers of elements: an even first one is removed; an odd one, and another key, get the value of the second."""
+
+
+def damaged(image: TableImage, edits: Iterable[tuple[str, int, int]]) -> TableImage:
+    """Returns the image after other processes' edits."""
+    found = {name: dict(elements) for name, elements in image.items()}
+    for name, one, other in edits:
+        elements = found[name]
+        keys = sorted(elements)
+        if not keys:
+            continue
+        key = keys[one % len(keys)]
+        if one % 2:
+            elements[key] = elements[bytes([other]) + key[1:]] = elements[keys[other % len(keys)]]
+        else:
+            del elements[key]
+    return found
+
+
+@FAMILIES
+@thorough
+@given(sequence=sequences, missed=st.lists(changes, max_size=4), edits=damage)
+def test_a_restart_ends_where_a_fresh_start_does_whatever_the_kernel_holds(
+    family: Family, sequence: list[Any], missed: list[Any], edits: list[tuple[str, int, int]]
+) -> None:
+    cluster, before = Cluster(), Table(family)
+    for step in sequence:
+        for change in step:
+            cluster.change(*change)
+        before.sync(cluster, {key for key, _, _ in step})
+    assert Table(family, before.programmed).sync(cluster).empty
+    for change in missed:
+        cluster.change(*change)
+
+    table = Table(family, damaged(before.programmed, edits))
+    table.sync(cluster)
+
+    assert table.programmed == table.desired.image
+    assert canonical(table.programmed) == canonical(from_scratch(cluster, family).programmed)
+    assert table.sync(cluster).empty
 
 
 images = st.fixed_dictionaries(

@@ -74,10 +74,12 @@ class Planner:
         dirty: Mapping[str, Iterable[bytes]] | None,
         counts: Counts | None = None,
         successors: Successors | None = None,
+        *,
+        after_reading: bool = False,
     ) -> TablePlan:
         """Returns the smallest transaction; an empty one if the kernel is right.
 
-        dirty: the keys that may differ; None: compare everything (after a read-back).
+        dirty: the keys that may differ; None: compare everything. after_reading: the belief comes from a read-back.
         counts: the initial counters of new elements, or of those of a rebuilt table; successors: which element each count comes from.
         """
         counts = counts or {}
@@ -85,7 +87,7 @@ class Planner:
             return self.plan_new_table(belief, wanted, counts)
         delta = diff_images(wanted, belief.image) if dirty is None else diff_keys(dirty, wanted, belief.image)
         # After a read-back even a correct element may lead to a chain that another process removed.
-        leading = wanted if dirty is None else delta.puts
+        leading = wanted if after_reading or dirty is None else delta.puts
         classes = frozenset(classes_in(leading) | belief.classes)
         timeouts = frozenset(timeouts_in(leading) | belief.timeouts)
         ahead, transaction = self._begin(), self._begin()

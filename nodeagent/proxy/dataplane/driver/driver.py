@@ -10,7 +10,7 @@ have been checked, and the kernel refuses it if there were others since: then th
 from collections.abc import Callable, Mapping
 from functools import partial
 from time import monotonic
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
@@ -261,6 +261,10 @@ class TableDriver:
             self._oversized.pop(key, None)
             if state is not None and (found := too_many_backends(state)):
                 self._oversized[key] = found
+        if self._desired.is_new and belief.usable:
+            self._desired.take_over(cast("TableImage", belief.image))  # as it was read: nothing is programmed yet
+            belief.image = self._desired.programmed
+            self._compare_all = False
         self._desired.update(changes, belief.image)
         self._desired.set_node(node)
 
@@ -272,10 +276,10 @@ class TableDriver:
         A refusal may be due to a change by another process that we do not know yet: read back before blaming a service.
         """
         dirty = sum(map(len, self._desired.dirty.values()))
-        if not (self._compare_all or dirty or self._failures):
+        if not (self._looked_back or dirty or self._failures):
             return None
         for attempt in range(QUARANTINE_ROUNDS):
-            big = self._compare_all or dirty > INLINE_ELEMENTS
+            big = self._looked_back or dirty > INLINE_ELEMENTS
             try:
                 plan = await self._plan(big)
                 big = big or plan.delta.touched > INLINE_ELEMENTS
@@ -341,7 +345,7 @@ class TableDriver:
             counts, successors = self._counts.prepare(belief, wanted, looked_at, anew=anew)
             if rebuild:
                 return self._planner.plan_new_table(belief, wanted, counts)
-            return self._planner.plan(belief, wanted, looked_at, counts, successors)
+            return self._planner.plan(belief, wanted, looked_at, counts, successors, after_reading=self._looked_back)
 
         return await self._maybe_in_thread(big, plan)
 

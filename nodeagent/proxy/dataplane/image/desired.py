@@ -30,6 +30,9 @@ from nodeagent.proxy.dataplane.program.classes import PickClass, pick_class
 _SHARED = frozenset({schema.CLUSTER_IPS, schema.CLUSTER_IP_BLOCKS, schema.HAIRPIN})
 """Sets in which several services may have the same element; in all others a key belongs to one service."""
 
+_TAKEN_OVER = (schema.FRONTENDS, schema.BACKENDS, schema.NODEPORTS, schema.NODEPORT_BACKENDS, schema.CLUSTER_IPS)
+"""Sets with most of the elements, which only services fill, and in any order."""
+
 _CLASS_MAPS = (
     schema.FRONTENDS,
     schema.GUARDED_FRONTENDS,
@@ -70,7 +73,8 @@ class DesiredImage:
     """The desired image of one family, and from which service each element comes.
 
     programmed: a live view of what the image was at the last `settle`; before the first it was empty. The elements that changed since then
-    are held, not the whole image again. unrendered: services whose rendering failed, which is a defect of this program; all others are rendered.
+    are held, not the whole image again. is_new: nothing was ever put into it. unrendered: services whose rendering failed, which is a
+    defect of this program; all others are rendered.
     """
 
     def __init__(self, family: Family) -> None:
@@ -84,10 +88,27 @@ class DesiredImage:
         self._before: dict[str, dict[bytes, bytes | None]] = {name: {} for name in self.image}
         """By set: the value at the last `settle` of each key that changed since then; None: it was absent."""
         self._settled = False
+        self._found: TableImage | None = None
+        """What was taken over, until the first update."""
+        self.is_new = True
         self._node: NodeState | None = None
         self.affinity = AffinityIds(family)
         self.timeouts = AffinityTimeouts()
         self.unrendered: dict[ObjectKey, Problem] = {}
+
+    def take_over(self, found: TableImage) -> None:
+        """Begins with what the kernel holds, which is programmed then: a service whose elements are all there adds none. What no service
+        has is removed by the first `update`, which has to be of all services. The dicts belong to the image from now on.
+
+        Small sets are built anew, in the order of rendering, and what was found in them counts as changed.
+        """
+        for name in self.image:
+            if name in _TAKEN_OVER:
+                self.image[name] = found[name]
+            else:
+                self._before[name] = dict(found[name])
+        self._found = found
+        self._settled, self.is_new = True, False
 
     def update(self, changes: Mapping[ObjectKey, ServiceState | None], programmed: ReadableImage) -> None:
         """Replaces the elements of some services (None: the service is gone).
@@ -96,6 +117,10 @@ class DesiredImage:
         A list of endpoints that stays is amended, so that its cost is that of what changes in it; a new list takes over the slots
         that it has in the programmed image. If a service keeps all its keys, only values are replaced.
         """
+        self.is_new = False
+        if self._found is not None:
+            # The view of it takes a call for each key; no key is written before its service reads it.
+            programmed = self._found
         rendered: dict[ObjectKey, _Rendered] = {}
         new: list[ObjectKey] = []
         touched: set[bytes] = set()
@@ -114,6 +139,9 @@ class DesiredImage:
             touched |= self._install(key, ready)
         for key in new:  # one by one: at the first pass they are all services
             touched |= self._install(key, self._render(key, changes[key], _Held(), programmed))
+        if self._found is not None:
+            self._remove_what_no_service_has()
+            self._found = None
         self._look_at_blocks(touched)
 
     def _render(self, key: ObjectKey, state: ServiceState | None, held: _Held, programmed: ReadableImage) -> _Rendered:
@@ -128,8 +156,9 @@ class DesiredImage:
             for where, backends in rendering.lists.items():
                 listed = before.get(where)
                 if listed is None:
-                    listed = new_list(where, backends, programmed)
-                    new.append(listed)
+                    listed, is_programmed = new_list(where, backends, programmed)
+                    if not (is_programmed and self._found is not None):
+                        new.append(listed)
                 else:
                     self._put(where.name, listed.amend(backends))
                 lists.append(listed)
@@ -159,8 +188,11 @@ class DesiredImage:
 
     def _add(self, name: str, elements: Mapping[bytes, bytes]) -> None:
         """Writes elements of a map or set."""
+        present = self.image[name]
+        if self._found is not None and name in _TAKEN_OVER:
+            elements = {key: value for key, value in elements.items() if present.get(key) != value}
         self._remember(name, elements)
-        self.image[name].update(elements)
+        present.update(elements)
 
     def _put(self, name: str, changed: Mapping[bytes, bytes | None]) -> None:
         """Writes elements of a map or set (None: removes the element)."""
@@ -278,6 +310,31 @@ class DesiredImage:
                 self._forms.clear()
             self._held[key] = _Held(self._forms.setdefault(sets, sets), keys, ready.lists)
         return self._others.add(elements)
+
+    def _remove_what_no_service_has(self) -> None:
+        """Removes it from the sets that were taken over. They are looked through only if they have more elements than all services."""
+        counts: Counter[str] = Counter()
+        for sets, services in Counter([held.sets for held in self._held.values()]).items():
+            for name in sets:
+                counts[name] += services
+        for held in self._held.values():
+            for listed in held.lists:
+                counts[listed.where.name] += len(listed)
+        for name in _TAKEN_OVER:
+            elements, shared = self.image[name], self._shared.get(name)
+            if len(elements) != (counts[name] if shared is None else len(shared)):
+                self._put(name, dict.fromkeys(elements.keys() - self._keys_in(name)))
+
+    def _keys_in(self, name: str) -> set[bytes]:
+        """Returns the keys that services have in a set."""
+        found: set[bytes] = set()
+        for held in self._held.values():
+            if name in held.sets:
+                found.update([key for of, key in zip(held.sets, held.keys, strict=True) if of == name])
+            for listed in held.lists:
+                if listed.where.name == name:
+                    found.update(listed.keys())
+        return found
 
 
 def _flat(elements: TableImage) -> tuple[tuple[str, ...], tuple[bytes, ...]]:

@@ -97,13 +97,20 @@ def route_class(programmed: ReadableImage, key: bytes, *, node_port: bool, clust
 
 def programmed_slots(programmed: ReadableImage, key: bytes, *, node_port: bool, cluster_scope: bool) -> list[bytes]:
     """Returns the endpoints by slot that a frontend has in the programmed image; empty if it has none."""
+    _, found = programmed_list(programmed, key, node_port=node_port, cluster_scope=cluster_scope)
+    return [endpoint for endpoint in found if endpoint is not None]
+
+
+def programmed_list(
+    programmed: ReadableImage, key: bytes, *, node_port: bool, cluster_scope: bool
+) -> tuple[PickClass | None, list[bytes | None]]:
+    """Returns the class of one of a frontend's lists in the programmed image, and what is in each slot of this class."""
     value = route_class(programmed, key, node_port=node_port, cluster_scope=cluster_scope)
     picked = None if value is None else pick_class(class_of(value))
     if picked is None:
-        return []
+        return None, []
     get = programmed[schema.NODEPORT_BACKENDS if node_port else schema.BACKENDS].get
-    found = [get(key + slot) for slot in slot_keys(picked)]
-    return [endpoint for endpoint in found if endpoint is not None]
+    return picked, [get(key + slot) for slot in slot_keys(picked)]
 
 
 def image_of_services(programmed: ReadableImage, services: Collection[str]) -> TableImage:

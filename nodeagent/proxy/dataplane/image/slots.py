@@ -12,7 +12,7 @@ from nodeagent.model.frontend import Backend
 from nodeagent.model.packed import SEPARATOR
 from nodeagent.model.packed_backends import PackedBackends
 from nodeagent.proxy.dataplane.image.image import Elements, ReadableImage, endpoint_value, endpoint_values, packed_class
-from nodeagent.proxy.dataplane.image.render import MemberList, SlotList, assign_slots, programmed_slots, slots_from
+from nodeagent.proxy.dataplane.image.render import MemberList, SlotList, assign_slots, programmed_list, slots_from
 from nodeagent.proxy.dataplane.program.classes import first_slot
 
 _STRIDE = 256
@@ -47,6 +47,7 @@ class Held(Protocol):
 
     @property
     def where(self) -> SlotList | MemberList: ...
+    def __len__(self) -> int: ...
     def keys(self) -> Sequence[bytes]: ...
     def elements(self) -> Elements: ...
 
@@ -55,9 +56,25 @@ class Held(Protocol):
         ...
 
 
-def new_list(where: SlotList | MemberList, backends: Sequence[Backend], programmed: ReadableImage) -> Held:
-    """Returns a new list; its endpoints take over the slots that they have in the programmed image."""
-    return Slots(where, backends, programmed) if isinstance(where, SlotList) else Members(where, backends)
+def new_list(
+    where: SlotList | MemberList, backends: Sequence[Backend], programmed: ReadableImage
+) -> tuple["Slots | Members", bool]:
+    """Returns a new list, and whether the programmed image is known to have all its elements.
+
+    Endpoints take over the slots that they have in the programmed image.
+    """
+    if isinstance(where, MemberList):
+        return Members(where, backends), False
+    picked, found = programmed_list(programmed, where.key, node_port=where.node_port, cluster_scope=where.cluster_scope)
+    before = [endpoint for endpoint in found if endpoint is not None]
+    by_slot = assign_slots(before, _packed(backends))
+    is_programmed = (
+        by_slot is before
+        and len(before) == len(found)
+        and picked is not None
+        and picked.cluster_scope == where.cluster_scope
+    )
+    return Slots(where, backends, by_slot), is_programmed
 
 
 class Members:
@@ -68,6 +85,9 @@ class Members:
     def __init__(self, where: MemberList, backends: Sequence[Backend]) -> None:
         self.where = where
         self._backends = backends
+
+    def __len__(self) -> int:
+        return len(self._backends)
 
     def keys(self) -> Sequence[bytes]:
         return [self.where.key + endpoint for endpoint in _packed(self._backends)]
@@ -87,12 +107,13 @@ class Slots:
 
     __slots__ = ("_backends", "_by_slot", "where")
 
-    def __init__(self, where: SlotList, backends: Sequence[Backend], programmed: ReadableImage) -> None:
-        """Endpoints that are in the programmed image keep the slots they have there."""
+    def __init__(self, where: SlotList, backends: Sequence[Backend], by_slot: list[bytes]) -> None:
         self.where = where
         self._backends = backends
-        before = programmed_slots(programmed, where.key, node_port=where.node_port, cluster_scope=where.cluster_scope)
-        self._by_slot = assign_slots(before, _packed(backends))
+        self._by_slot = by_slot
+
+    def __len__(self) -> int:
+        return len(self._by_slot)
 
     @property
     def endpoints(self) -> Sequence[bytes]:

@@ -11,7 +11,7 @@ from nodeagent.model.frontend import Backend
 from nodeagent.model.packed_backends import local_backends, pack_backends
 from nodeagent.proxy.dataplane.image.image import Elements, empty_image, endpoint_value, endpoint_values, frontend_key
 from nodeagent.proxy.dataplane.image.render import MemberList, SlotList, assign_slots
-from nodeagent.proxy.dataplane.image.slots import Members, Slots, changed_backends
+from nodeagent.proxy.dataplane.image.slots import Members, Slots, changed_backends, new_list
 from nodeagent.proxy.dataplane.program import schema
 
 KEY = frontend_key("10.96.0.10", Protocol.TCP, 80)
@@ -28,6 +28,12 @@ def many(count: int) -> tuple[Backend, ...]:
     return tuple(Backend(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}", 8080) for n in range(count))
 
 
+def slots_of(where: SlotList, wanted: Sequence[Backend]) -> Slots:
+    made, _ = new_list(where, wanted, NOTHING)
+    assert isinstance(made, Slots)
+    return made
+
+
 @given(st.lists(lists | of_one_port, min_size=1, max_size=6), st.booleans(), st.sampled_from([PLAIN, STICKY]))
 def test_amended_slots_equal_a_new_assignment(versions: list[list[Backend]], in_order: bool, where: SlotList) -> None:
     slots: Slots | None = None
@@ -37,7 +43,7 @@ def test_amended_slots_equal_a_new_assignment(versions: list[list[Backend]], in_
         wanted = pack_backends(sorted(version) if in_order else version)
         by_slot = assign_slots(by_slot, [endpoint_value(backend.address, backend.port) for backend in wanted])
         if slots is None:
-            slots = Slots(where, wanted, NOTHING)
+            slots = slots_of(where, wanted)
             image = slots.elements()
         else:
             for key, endpoint in slots.amend(wanted).items():
@@ -88,7 +94,7 @@ def test_one_endpoint_of_many_is_found_by_comparing_few(at: int, monkeypatch: py
     less = whole[:at] + whole[at + 1 :]
     assert changed_backends(whole, less) == ({whole[at]}, set())
     assert changed_backends(less, whole) == (set(), {whole[at]})
-    slots = Slots(PLAIN, whole, NOTHING)
+    slots = slots_of(PLAIN, whole)
     packed: list[str] = []
 
     def counted(addresses: Sequence[str], port: int) -> list[bytes]:
