@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 import click
 
@@ -127,6 +127,22 @@ def refuse_dashed_values(arguments: Sequence[str]) -> None:
                 raise click.UsageError(f"{name} must be true or false, not '{value}'")
 
 
+class _DescribedOption(click.Option):
+    """The click option of a flag. Its help is looked up when it is shown."""
+
+    def __init__(self, declarations: Sequence[str], *, flag: Flag, **attributes: Any) -> None:
+        self._flag = flag
+        super().__init__(declarations, **attributes)
+
+    @property
+    def help(self) -> str | None:
+        return f"{KEYS[self._flag.path].description} [{self._flag.path}]".replace("`", "")
+
+    @help.setter  # noqa: A003 - click's name
+    def help(self, text: str | None) -> None:
+        """Called by click with None."""
+
+
 def _option(flag: Flag) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Returns the click option of a flag. The configuration parses its text, so that all errors look alike."""
     key = KEYS[flag.path]
@@ -134,24 +150,17 @@ def _option(flag: Flag) -> Callable[[Callable[..., Result]], Callable[..., Resul
     if flag.name == VERBOSITY:
         help_text = "Log for debugging; a number as kube-proxy takes it: 4 and more is debug, less is info."
         return click.option(*spellings, metavar="N", is_flag=False, flag_value=DEBUG_VERBOSITY, help=help_text)
-    help_text = f"{key.description} [{flag.path}]".replace("`", "")
+    described = functools.partial(click.option, *spellings, cls=_DescribedOption, flag=flag)
     complete = _completion_of(key)
     match key.form:
         case Form.SWITCH:
-            return click.option(
-                *spellings,
-                metavar="true|false",
-                is_flag=False,
-                flag_value="true",
-                help=help_text,
-                shell_complete=complete,
-            )
+            return described(metavar="true|false", is_flag=False, flag_value="true", shell_complete=complete)
         case Form.LIST:
-            return click.option(*spellings, metavar="A,B", multiple=True, help=help_text, shell_complete=complete)
+            return described(metavar="A,B", multiple=True, shell_complete=complete)
         case Form.NUMBER:
-            return click.option(*spellings, metavar="N", help=help_text)
+            return described(metavar="N")
         case Form.TEXT:
-            return click.option(*spellings, metavar="TEXT", help=help_text, shell_complete=complete)
+            return described(metavar="TEXT", shell_complete=complete)
 
 
 def _completion_of(key: Key) -> Callable[[click.Context, click.Parameter, str], list[str]]:

@@ -9,6 +9,7 @@ from typing import Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from nodeagent.config.descriptions import description_of
 from nodeagent.config.durations import Duration
 from nodeagent.config.options import Group, Options
 from nodeagent.config.values import BindAddress, StubServer
@@ -25,20 +26,24 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One option. `group` and `name` are as in files (``traffic``, ``clusterCIDRs``)."""
+    """One option. `group` and `name` are as in files (``traffic``, ``clusterCIDRs``). of: the class of the group."""
 
+    of: type[Group]
     group: str
     name: str
     attribute: str
     form: Form
     unit: str
-    description: str
     default: object
     required: bool
 
     @property
     def path(self) -> str:
         return f"{self.group}.{self.name}"
+
+    @property
+    def description(self) -> str:
+        return description_of(self.of, self.attribute)
 
     @property
     def environment_variable(self) -> str:
@@ -120,14 +125,13 @@ def _keys() -> Iterator[Key]:
     for group_name, group in groups():
         for attribute, field in group.model_fields.items():
             assert field.alias is not None
-            assert field.description is not None
             yield Key(
+                of=group,
                 group=group_name,
                 name=field.alias,
                 attribute=attribute,
                 form=_form(field.annotation),
                 unit=_unit(field),
-                description=" ".join(field.description.split()),
                 default=None if field.is_required() else field.default,
                 required=field.is_required(),
             )

@@ -1,6 +1,7 @@
 """Every option of the agent: its name, unit, default and meaning.
 
-Python names are snake_case, file keys camelCase; docs/config.md is generated from this file. An existing `AgentConfig`
+Python names are snake_case, file keys camelCase; the text below an option is its description (`descriptions.py`), and docs/config.md is
+generated from this file. An existing `AgentConfig`
 (`agent_config.py`) is valid: values are checked one by one by their types, and then against each other.
 """
 
@@ -44,7 +45,6 @@ class Group(BaseModel):
         alias_generator=camel_case,
         populate_by_name=True,
         validate_default=False,
-        use_attribute_docstrings=True,
     )
 
 

@@ -1,4 +1,4 @@
-"""Imports without garbage collection and without authorities: modules stay anyway, and both take a good part of a command's start."""
+"""Imports without garbage collection, authorities and plugins: modules stay anyway, and all these take a good part of a command's start."""
 
 import gc
 import importlib
@@ -6,14 +6,18 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-_AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+_WHILE_IMPORTING = {
+    "SSL_CERT_FILE": os.devnull,
+    "SSL_CERT_DIR": os.devnull,
+    "PYDANTIC_DISABLE_PLUGINS": "__all__",
+}
 
 
 def import_all(modules: Iterable[str]) -> None:
     """Imports modules by name, and exempts their objects from all later garbage collections."""
     gc.disable()
     try:
-        with _without_authorities():
+        with _without_extras():
             for module in modules:
                 importlib.import_module(module)
     finally:
@@ -22,11 +26,11 @@ def import_all(modules: Iterable[str]) -> None:
 
 
 @contextmanager
-def _without_authorities() -> Iterator[None]:
+def _without_extras() -> Iterator[None]:
     """Hides the system's authorities: aiohttp reads all of them twice when it is imported, for two TLS contexts (40 ms, 2 MB). All our
-    connections have contexts of their own, which are made later."""
-    before = {name: os.environ.get(name) for name in _AUTHORITIES}
-    os.environ.update(dict.fromkeys(_AUTHORITIES, os.devnull))
+    connections have contexts of their own, which are made later. Keeps pydantic from looking for plugins in all that is installed."""
+    before = {name: os.environ.get(name) for name in _WHILE_IMPORTING}
+    os.environ.update(_WHILE_IMPORTING)
     try:
         yield
     finally:
