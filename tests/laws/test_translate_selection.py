@@ -99,6 +99,18 @@ def test_endpoints_may_move_between_slices(listed: Any) -> None:
     assert collect_endpoints(grouped, CONTEXT, []).get(key, []) == collect_endpoints(single, CONTEXT, []).get(key, [])
 
 
+@given(slices)
+def test_an_endpoint_that_is_not_ready_does_not_change_the_others(listed: Any) -> None:
+    """Slices in which all endpoints are ready take a way of their own."""
+    other = {"addresses": ["192.0.2.99"], "conditions": {"ready": False}}
+    alone = [endpoint_slice(f"web-{n}", members, numbers) for n, (members, numbers) in enumerate(listed)]
+    beside = [endpoint_slice(f"web-{n}", [*members, other], numbers) for n, (members, numbers) in enumerate(listed)]
+    found = collect_endpoints(beside, CONTEXT, [])
+    assert {key: list(candidates) for key, candidates in collect_endpoints(alone, CONTEXT, []).items()} == {
+        key: [one for one in candidates if one.backend.address != "192.0.2.99"] for key, candidates in found.items()
+    }
+
+
 @given(candidates, policies)
 def test_no_list_mixes_ready_and_draining_endpoints(found: list[Candidate], chosen: Policies) -> None:
     ready = {candidate.backend for candidate in found if candidate.ready}

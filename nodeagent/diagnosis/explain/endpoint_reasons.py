@@ -197,7 +197,7 @@ def conditions_of(endpoint: Endpoint) -> str:
 class _Chosen:
     """The lists that the translation chose for each service port. addresses: the usable ones, of all ports."""
 
-    def __init__(self, candidates: Mapping[PortKey, list[Candidate]], policies: Policies, context: Context) -> None:
+    def __init__(self, candidates: Mapping[PortKey, Sequence[Candidate]], policies: Policies, context: Context) -> None:
         self._candidates = candidates
         self._policies = policies
         self._context = context

@@ -11,7 +11,7 @@ from nodeagent.model.frontend import Route, Scope, Unserved
 from nodeagent.model.objects import ServiceSpec
 from nodeagent.model.packed_backends import pack_backends
 from nodeagent.proxy.translate.context import Context
-from nodeagent.proxy.translate.service_endpoints import Candidate
+from nodeagent.proxy.translate.service_endpoints import Candidate, PlainCandidates
 
 
 class Policies(Struct, frozen=True, gc=False):
@@ -65,6 +65,8 @@ def choose_routes(candidates: Sequence[Candidate], policies: Policies, context: 
 
 def cluster_route(candidates: Sequence[Candidate], context: Context) -> Route:
     """Returns the ready endpoints that pass topology; if no endpoint is ready, those that terminate and still serve. Never a mix."""
+    if isinstance(candidates, PlainCandidates):
+        return Route(candidates.backends)
     ready = [candidate for candidate in candidates if candidate.ready]
     chosen = narrow_by_topology(ready, context) if ready else draining(candidates)
     return Route(pack_backends([candidate.backend for candidate in chosen]))

@@ -5,7 +5,7 @@ Not decided here: which endpoints get traffic (`select`).
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from msgspec import Struct
@@ -13,7 +13,8 @@ from msgspec import Struct
 from nodeagent.model.addresses import Family, Protocol, family_of, parse_address
 from nodeagent.model.frontend import Backend
 from nodeagent.model.objects import Endpoint, EndpointHints, EndpointSlice, is_headless_slice, key_of
-from nodeagent.model.packed import SEPARATOR
+from nodeagent.model.packed import SEPARATOR, Packed
+from nodeagent.model.packed_backends import PackedBackends
 from nodeagent.model.problem import Problem
 from nodeagent.model.stored_endpoints import StoredEndpoints
 from nodeagent.proxy.translate.context import Context
@@ -45,14 +46,29 @@ class Candidate(Struct, frozen=True, gc=False):
     nodes: tuple[str, ...] = ()
 
 
+class PlainCandidates(Packed[Candidate]):
+    """Candidates that are ready and serving, do not terminate and have no hints, as most are. backends: these, sorted, no address twice."""
+
+    __slots__ = ("backends",)
+
+    def __init__(self, backends: PackedBackends) -> None:
+        self.backends = backends
+
+    def __len__(self) -> int:
+        return len(self.backends)
+
+    def __iter__(self) -> Iterator[Candidate]:
+        return iter([Candidate(backend, True, True, False) for backend in self.backends])
+
+
 def collect_endpoints(
     slices: Iterable[EndpointSlice], context: Context, problems: list[Problem]
-) -> dict[PortKey, list[Candidate]]:
+) -> dict[PortKey, Sequence[Candidate]]:
     """Returns the union of all slices of one service; each list is sorted by address and port and has no duplicates.
 
     The order of slices, and of endpoints in them, makes no difference. What is invalid is left out and appended to `problems`.
     """
-    found: dict[PortKey, list[Candidate]] = {}
+    found: dict[PortKey, list[Sequence[Candidate]]] = {}
     for endpoint_slice in slices:
         family = _FAMILIES.get(endpoint_slice.address_type)
         if family is None or family not in context.families or not endpoint_slice.ports:
@@ -74,8 +90,8 @@ def collect_endpoints(
                 )
                 continue
             candidates = _candidates(endpoints, addresses, port.port, context.node_name)
-            found.setdefault((family, port.name, protocol), []).extend(candidates)
-    return {key: _distinct(candidates) for key, candidates in found.items()}
+            found.setdefault((family, port.name, protocol), []).append(candidates)
+    return {key: _distinct(parts) for key, parts in found.items()}
 
 
 def _usable_endpoints(
@@ -120,7 +136,14 @@ def _usable_endpoints(
     return usable, addresses
 
 
-def _candidates(endpoints: Sequence[Endpoint], addresses: list[str], port: int, node_name: str) -> list[Candidate]:
+def _candidates(endpoints: Sequence[Endpoint], addresses: list[str], port: int, node_name: str) -> Sequence[Candidate]:
+    if addresses and len(set(addresses)) == len(addresses) and _all_plain(endpoints):
+        here = {
+            address for endpoint, address in zip(endpoints, addresses, strict=True) if endpoint.node_name == node_name
+        }
+        ordered = sorted(addresses)
+        local = tuple([place for place, address in enumerate(ordered) if address in here]) if here else ()
+        return PlainCandidates(PackedBackends(SEPARATOR.join(ordered), port, local))
     candidates: list[Candidate] = []
     for endpoint, address in zip(endpoints, addresses, strict=True):
         backend = Backend(address, port, endpoint.node_name == node_name)
@@ -139,19 +162,33 @@ def _candidates(endpoints: Sequence[Endpoint], addresses: list[str], port: int, 
     return candidates
 
 
+def _all_plain(endpoints: Iterable[Endpoint]) -> bool:
+    for endpoint in endpoints:
+        if endpoint.hints is not None:
+            return False
+        conditions = endpoint.conditions
+        if conditions is not None and (
+            conditions.ready is False or conditions.serving is False or conditions.terminating is True
+        ):
+            return False
+    return True
+
+
 def _zones_and_nodes(hints: EndpointHints) -> tuple[tuple[str, ...], tuple[str, ...]]:
     zones = tuple(sorted([zone.name for zone in hints.for_zones])) if hints.for_zones else ()
     nodes = tuple(sorted([node.name for node in hints.for_nodes])) if hints.for_nodes else ()
     return zones, nodes
 
 
-def _distinct(candidates: list[Candidate]) -> list[Candidate]:
-    """Returns one candidate for each address and port, sorted by these.
+def _distinct(parts: list[Sequence[Candidate]]) -> Sequence[Candidate]:
+    """Returns one candidate for each address and port, sorted by these. parts: those of each slice.
 
     A non-terminating entry beats a terminating one. Among equals upstream takes the last one seen; a rule on the
     entries themselves makes the result independent of their order.
     """
-    candidates.sort(key=attrgetter("backend"))
+    if len(parts) == 1 and isinstance(parts[0], PlainCandidates):
+        return parts[0]
+    candidates = sorted([candidate for part in parts for candidate in part], key=attrgetter("backend"))
     if len({candidate.backend.address for candidate in candidates}) == len(candidates):
         return candidates
     best: dict[tuple[str, int], Candidate] = {}

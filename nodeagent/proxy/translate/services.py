@@ -1,6 +1,6 @@
 """Translates one Service and its EndpointSlices into its desired state on this node."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -188,7 +188,7 @@ def _endpoints_kept(candidates: Collection[Candidate]) -> frozenset[tuple[str, i
 def _health_check(
     spec: objects.ServiceSpec,
     exposed: Mapping[Family, Exposure],
-    endpoints: Mapping[PortKey, list[Candidate]],
+    endpoints: Mapping[PortKey, Sequence[Candidate]],
     key: ObjectKey,
     problems: list[Problem],
 ) -> HealthCheck | None:
