@@ -21,7 +21,7 @@ from nodeagent.proxy.dataplane.driver.transaction import Transaction
 from nodeagent.proxy.dataplane.image.delta import Delta, apply_delta, diff_images, diff_keys
 from nodeagent.proxy.dataplane.image.desired import DesiredImage, classes_in, timeouts_in
 from nodeagent.proxy.dataplane.image.image import TableImage, class_of, empty_image
-from nodeagent.proxy.dataplane.image.render import slot_keys
+from nodeagent.proxy.dataplane.image.render import endpoint_lists, programmed_keys, slot_keys
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 from nodeagent.proxy.dataplane.program.classes import pick_class
@@ -124,18 +124,29 @@ def slice_of(key: ObjectKey, family: str, numbers: Collection[tuple[int, str]]) 
     return msgspec.convert(fields, EndpointSlice)
 
 
+def lists_in(image: TableImage) -> dict[bytes, list[bytes]]:
+    """The lists of endpoints as they are fetched from the kernel: none if a slot is empty."""
+    lists: dict[bytes, list[bytes]] = {}
+    for name in (schema.BACKENDS, schema.NODEPORT_BACKENDS):
+        keys = list(programmed_keys(image, name))
+        if len(set(keys)) == len(keys) == len(image[name]) and image[name].keys() == set(keys):
+            lists |= endpoint_lists(image, name, {key: image[name][key] for key in keys})
+    return lists
+
+
 class Table:
     """What a driver does with a family's changes, without a kernel: every delta is a commit that worked.
 
-    found: what the kernel holds when the driver starts; None: nothing."""
+    found: what the kernel holds when the driver starts; None: nothing. listed: its endpoints were read list by list."""
 
-    def __init__(self, family: Family, found: TableImage | None = None) -> None:
+    def __init__(self, family: Family, found: TableImage | None = None, *, listed: bool = False) -> None:
         self.family = family
         self.desired = DesiredImage(family)
         self.programmed: TableImage = empty_image(DATA_SETS)
         if found is not None:
             self.programmed = {name: dict(elements) for name, elements in found.items()}
-            self.desired.take_over({name: dict(elements) for name, elements in found.items()})
+            image = {name: dict(elements) for name, elements in found.items()}
+            self.desired.take_over(image, lists_in(image) if listed else {})
         self.translator = Translator()
 
     def sync(self, cluster: Cluster, dirty: Collection[ObjectKey] | None = None) -> Delta:
@@ -271,20 +282,20 @@ def damaged(image: TableImage, edits: Iterable[tuple[str, int, int]]) -> TableIm
 
 @FAMILIES
 @thorough
-@given(sequence=sequences, missed=st.lists(changes, max_size=4), edits=damage)
+@given(sequence=sequences, missed=st.lists(changes, max_size=4), edits=damage, listed=st.booleans())
 def test_a_restart_ends_where_a_fresh_start_does_whatever_the_kernel_holds(
-    family: Family, sequence: list[Any], missed: list[Any], edits: list[tuple[str, int, int]]
+    family: Family, sequence: list[Any], missed: list[Any], edits: list[tuple[str, int, int]], listed: bool
 ) -> None:
     cluster, before = Cluster(), Table(family)
     for step in sequence:
         for change in step:
             cluster.change(*change)
         before.sync(cluster, {key for key, _, _ in step})
-    assert Table(family, before.programmed).sync(cluster).empty
+    assert Table(family, before.programmed, listed=listed).sync(cluster).empty
     for change in missed:
         cluster.change(*change)
 
-    table = Table(family, damaged(before.programmed, edits))
+    table = Table(family, damaged(before.programmed, edits), listed=listed)
     table.sync(cluster)
 
     assert table.programmed == table.desired.image

@@ -139,9 +139,10 @@ EDITS_OF_ENDPOINTS = [
 ]
 
 
+@pytest.mark.parametrize("fetched", [False, True], ids=["dumped", "fetched by key"])
 @pytest.mark.parametrize("edit", [*EDITS, *EDITS_OF_ENDPOINTS])
 def test_an_edit_made_while_no_agent_ran_is_repaired_by_the_first_pass_of_the_next(
-    kernel: Any, states: list[ServiceState], edit: str
+    kernel: Any, states: list[ServiceState], edit: str, *, fetched: bool
 ) -> None:
     first = kernel.start()
     first.sync(*states)
@@ -150,6 +151,8 @@ def test_an_edit_made_while_no_agent_ran_is_repaired_by_the_first_pass_of_the_ne
     kernel.nft(edit.replace("; add", "\nadd"))
 
     second = kernel.start()
+    if fetched:
+        second.driver._table._fetch_above = 0
     second.sync(*states)
 
     found = kernel.contents()

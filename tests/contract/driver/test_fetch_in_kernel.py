@@ -12,6 +12,7 @@ from nodeagent.model.frontend import Backend, Route, ServiceState
 from nodeagent.proxy.dataplane.driver.belief import Contents
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.image.render import endpoint_lists, programmed_keys
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 from nodeagent.proxy.dataplane.program.schema import set_specs
@@ -93,8 +94,13 @@ def test_fetched_elements_equal_a_dump(
     assert not socket.has_dumped(schema.NODEPORT_BACKENDS)
     assert socket.has_dumped(schema.FRONTENDS)
     assert (schema.BACKENDS in found.counters) == counted
-    assert found == kernel.run(KernelTable(socket, Family.IPV4, options.specs()).read)
+    dumped: Contents = kernel.run(KernelTable(socket, Family.IPV4, options.specs()).read)
+    assert found == dumped
     assert socket.has_dumped(schema.BACKENDS)
+    for name in (schema.BACKENDS, schema.NODEPORT_BACKENDS):
+        in_order = {key: dumped.image[name][key] for key in programmed_keys(dumped.image, name)}
+        assert endpoint_lists(dumped.image, name, in_order).items() <= found.lists.items()
+    assert sorted(map(len, found.lists.values())) == [1, 1, 2, 2, 2, 2, 700]
 
 
 def read_only(kernel: Any, socket: WatchedSocket, name: str) -> Contents:

@@ -7,6 +7,7 @@ from enum import Enum
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.driver.readback import TableDeviation, chain_deviation, same_set
 from nodeagent.proxy.dataplane.image.image import ReadableImage, TableImage, class_of, empty_image
+from nodeagent.proxy.dataplane.image.render import EndpointLists
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import Hook, ProgramOptions
 from nodeagent.proxy.dataplane.program.classes import PickClass, pick_class
@@ -35,6 +36,7 @@ class Contents:
     sampled: sets of which only some elements were read, and found as believed.
     catch_all: a set with an element that matches every other key; empty if there is no such set.
     flowtables: flowtable → its devices. An outline has none: a rule that adds connections to one shows that it exists.
+    lists: lists of endpoints in `image` that were read one after the other.
     """
 
     header: TableHeader
@@ -48,6 +50,7 @@ class Contents:
     sampled: set[str] = field(default_factory=set)
     catch_all: str = ""
     flowtables: dict[str, frozenset[str]] = field(default_factory=dict)
+    lists: dict[bytes, list[bytes]] = field(default_factory=dict, compare=False)
 
     def fits(self, specs: Mapping[str, SetSpec], family: Family) -> bool:
         """Returns whether the table is in force and has exactly our sets, of this schema, without a catch-all element."""
@@ -77,6 +80,7 @@ class Belief:
     classes, timeouts: pick and learn chains that exist; added when first needed, removed a while after they were last needed.
     flowtables: the flowtables that exist.
     affinity: what a new table in its place shall contain, key → (endpoint, timeout ms, remaining ms).
+    lists: lists of endpoints in an image that was read.
     """
 
     image: ReadableImage
@@ -91,6 +95,7 @@ class Belief:
     flowtables: frozenset[str] = frozenset()
     verdicts: dict[str, dict[bytes, str]] = field(default_factory=dict)
     affinity: LearnedAffinity = field(default_factory=dict)
+    lists: EndpointLists = field(default_factory=dict)
 
     @property
     def is_intact(self) -> bool:
@@ -119,6 +124,7 @@ def belief_from(
         chains=frozenset(contents.hooks),
         flowtables=frozenset(contents.flowtables),
         verdicts=contents.verdicts,
+        lists=contents.lists,
     )
     if not fits:
         return belief

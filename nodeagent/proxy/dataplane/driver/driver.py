@@ -262,8 +262,9 @@ class TableDriver:
             if state is not None and (found := too_many_backends(state)):
                 self._oversized[key] = found
         if self._desired.is_new and belief.usable:
-            self._desired.take_over(cast("TableImage", belief.image))  # as it was read: nothing is programmed yet
-            belief.image = self._desired.programmed
+            # The image is as it was read: nothing is programmed yet.
+            self._desired.take_over(cast("TableImage", belief.image), belief.lists)
+            belief.image, belief.lists = self._desired.programmed, {}
             self._compare_all = False
         self._desired.update(changes, belief.image)
         self._desired.set_node(node)
@@ -393,7 +394,7 @@ class TableDriver:
         belief = self._belief
         assert belief is not None, "a plan was made from a belief"
         self._desired.settle()
-        belief.image = self._desired.programmed
+        belief.image, belief.lists = self._desired.programmed, {}
         belief.exists = belief.usable = belief.program_right = True
         belief.classes, belief.timeouts = set(plan.classes), set(plan.timeouts)
         belief.affinity = {}

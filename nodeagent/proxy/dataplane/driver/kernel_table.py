@@ -16,7 +16,7 @@ from nodeagent.proxy.dataplane.driver.ruleset import READ_ATTEMPTS, Ruleset, rea
 from nodeagent.proxy.dataplane.errors import DumpInterrupted, KernelBusy, KernelUnclear
 from nodeagent.proxy.dataplane.image.carried_counts import COUNTED, Counts
 from nodeagent.proxy.dataplane.image.image import Elements, ReadableImage
-from nodeagent.proxy.dataplane.image.render import image_of_services, programmed_keys
+from nodeagent.proxy.dataplane.image.render import endpoint_lists, image_of_services, programmed_keys
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.schema import SetSpec
 from nodeagent.wire.netlink.equal_answers import EqualAnswers
@@ -305,10 +305,13 @@ class KernelTable:
         if count is None or count <= self._fetch_above:
             return None
         fetched = self._fetch_all(name, programmed_keys(contents.image, name))
-        return fetched if fetched is not None and len(fetched.elements) == self._count(name) else None
+        if fetched is None or len(fetched.elements) != self._count(name):
+            return None
+        contents.lists.update(endpoint_lists(contents.image, name, fetched.elements))
+        return fetched
 
     def _fetch_all(self, name: str, keys: Iterator[bytes]) -> ElementDump | None:
-        """Returns the elements of these keys; None if some do not exist, or one came twice."""
+        """Returns the elements of these keys, in this order; None if some do not exist, or one came twice."""
         form = self._specs[name].form(self._family)
         shape = AnswerShape(form, self._name, name)
         answers = EqualAnswers(FETCH_KEYS, shape.size)
@@ -323,6 +326,8 @@ class KernelTable:
                     some = None if equal is None else shape.read(equal)
                     if some is None:
                         some = read_elements(form, self._fetch_once(body))
+                if list(some.elements) != wanted:
+                    return None
                 fetched.elements |= some.elements
                 fetched.counters |= some.counters
                 asked += len(wanted)

@@ -21,7 +21,7 @@ from nodeagent.proxy.dataplane.image.image import (
     ping_elements,
 )
 from nodeagent.proxy.dataplane.image.names_elements import names_elements
-from nodeagent.proxy.dataplane.image.render import Rendering, render_service
+from nodeagent.proxy.dataplane.image.render import EndpointLists, Rendering, render_service
 from nodeagent.proxy.dataplane.image.slots import Held, new_list
 from nodeagent.proxy.dataplane.image.timeouts import AffinityTimeouts
 from nodeagent.proxy.dataplane.program import schema
@@ -89,6 +89,7 @@ class DesiredImage:
         """By set: the value at the last `settle` of each key that changed since then; None: it was absent."""
         self._settled = False
         self._found: TableImage | None = None
+        self._lists: EndpointLists = {}
         """What was taken over, until the first update."""
         self.is_new = True
         self._node: NodeState | None = None
@@ -96,9 +97,10 @@ class DesiredImage:
         self.timeouts = AffinityTimeouts()
         self.unrendered: dict[ObjectKey, Problem] = {}
 
-    def take_over(self, found: TableImage) -> None:
+    def take_over(self, found: TableImage, lists: EndpointLists) -> None:
         """Begins with what the kernel holds, which is programmed then: a service whose elements are all there adds none. What no service
-        has is removed by the first `update`, which has to be of all services. The dicts belong to the image from now on.
+        has is removed by the first `update`, which has to be of all services. The dicts belong to the image from now on. lists: some or all
+        lists of endpoints in it.
 
         Small sets are built anew, in the order of rendering, and what was found in them counts as changed.
         """
@@ -107,7 +109,7 @@ class DesiredImage:
                 self.image[name] = found[name]
             else:
                 self._before[name] = dict(found[name])
-        self._found = found
+        self._found, self._lists = found, lists
         self._settled, self.is_new = True, False
 
     def update(self, changes: Mapping[ObjectKey, ServiceState | None], programmed: ReadableImage) -> None:
@@ -141,7 +143,7 @@ class DesiredImage:
             touched |= self._install(key, self._render(key, changes[key], _Held(), programmed))
         if self._found is not None:
             self._remove_what_no_service_has()
-            self._found = None
+            self._found, self._lists = None, {}
         self._look_at_blocks(touched)
 
     def _render(self, key: ObjectKey, state: ServiceState | None, held: _Held, programmed: ReadableImage) -> _Rendered:
@@ -156,7 +158,7 @@ class DesiredImage:
             for where, backends in rendering.lists.items():
                 listed = before.get(where)
                 if listed is None:
-                    listed, is_programmed = new_list(where, backends, programmed)
+                    listed, is_programmed = new_list(where, backends, programmed, self._lists)
                     if not (is_programmed and self._found is not None):
                         new.append(listed)
                 else:

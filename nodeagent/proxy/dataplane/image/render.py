@@ -5,7 +5,7 @@ programmed: an endpoint that stays keeps its slot, so adding an endpoint adds on
 other. docs/decisions/0002 proves why no order that depends on the endpoints alone can do that.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nodeagent.model.addresses import Family, pack_address, parse_network
@@ -45,6 +45,8 @@ _FRONTEND_MAPS = (
     schema.FRONTENDS_LOCAL_SCOPE,
 )
 _NODEPORT_MAPS = (schema.NODEPORTS, schema.NODEPORTS_CLUSTER_SCOPE, schema.NODEPORTS_LOCAL_SCOPE)
+EndpointLists = Mapping[bytes, list[bytes]]
+"""Key of a list's first slot → its endpoints by slot."""
 _SLOTS = tuple(packed_class(slot) for slot in range(256))
 
 
@@ -97,20 +99,24 @@ def route_class(programmed: ReadableImage, key: bytes, *, node_port: bool, clust
 
 def programmed_slots(programmed: ReadableImage, key: bytes, *, node_port: bool, cluster_scope: bool) -> list[bytes]:
     """Returns the endpoints by slot that a frontend has in the programmed image; empty if it has none."""
-    _, found = programmed_list(programmed, key, node_port=node_port, cluster_scope=cluster_scope)
-    return [endpoint for endpoint in found if endpoint is not None]
+    return programmed_list(programmed, {}, key, node_port=node_port, cluster_scope=cluster_scope)[0]
 
 
 def programmed_list(
-    programmed: ReadableImage, key: bytes, *, node_port: bool, cluster_scope: bool
-) -> tuple[PickClass | None, list[bytes | None]]:
-    """Returns the class of one of a frontend's lists in the programmed image, and what is in each slot of this class."""
+    programmed: ReadableImage, read: EndpointLists, key: bytes, *, node_port: bool, cluster_scope: bool
+) -> tuple[list[bytes], bool]:
+    """Returns the same, and whether that is one in each slot. read: lists of the programmed image that need not be looked up."""
     value = route_class(programmed, key, node_port=node_port, cluster_scope=cluster_scope)
     picked = None if value is None else pick_class(class_of(value))
     if picked is None:
-        return None, []
+        return [], False
+    slots, same_list = slot_keys(picked), picked.cluster_scope == cluster_scope
+    known = read.get(key + slots[0])
+    if known is not None and len(known) == picked.count:
+        return known, same_list
     get = programmed[schema.NODEPORT_BACKENDS if node_port else schema.BACKENDS].get
-    return picked, [get(key + slot) for slot in slot_keys(picked)]
+    found = [endpoint for slot in slots if (endpoint := get(key + slot)) is not None]
+    return found, same_list and len(found) == picked.count
 
 
 def image_of_services(programmed: ReadableImage, services: Collection[str]) -> TableImage:
@@ -133,6 +139,19 @@ def programmed_keys(programmed: ReadableImage, backends: str) -> Iterator[bytes]
             if picked is not None:
                 for slot in slot_keys(picked):
                     yield key + slot
+
+
+def endpoint_lists(programmed: ReadableImage, backends: str, endpoints: Elements) -> EndpointLists:
+    """Returns the endpoints of each list. endpoints: exactly those of `programmed_keys`, in that order."""
+    values, at = list(endpoints.values()), 0
+    found: dict[bytes, list[bytes]] = {}
+    for name in _NODEPORT_MAPS if backends == schema.NODEPORT_BACKENDS else _FRONTEND_MAPS:
+        for key, value in programmed[name].items():
+            picked = pick_class(class_of(value))
+            if picked is not None:
+                found[key + slot_keys(picked)[0]] = values[at : at + picked.count]
+                at += picked.count
+    return found
 
 
 class SlotList(NamedTuple):

@@ -12,7 +12,14 @@ from nodeagent.model.frontend import Backend
 from nodeagent.model.packed import SEPARATOR
 from nodeagent.model.packed_backends import PackedBackends
 from nodeagent.proxy.dataplane.image.image import Elements, ReadableImage, endpoint_value, endpoint_values, packed_class
-from nodeagent.proxy.dataplane.image.render import MemberList, SlotList, assign_slots, programmed_list, slots_from
+from nodeagent.proxy.dataplane.image.render import (
+    EndpointLists,
+    MemberList,
+    SlotList,
+    assign_slots,
+    programmed_list,
+    slots_from,
+)
 from nodeagent.proxy.dataplane.program.classes import first_slot
 
 _STRIDE = 256
@@ -57,24 +64,19 @@ class Held(Protocol):
 
 
 def new_list(
-    where: SlotList | MemberList, backends: Sequence[Backend], programmed: ReadableImage
+    where: SlotList | MemberList, backends: Sequence[Backend], programmed: ReadableImage, read: EndpointLists
 ) -> tuple["Slots | Members", bool]:
-    """Returns a new list, and whether the programmed image is known to have all its elements.
+    """Returns a new list, and whether the programmed image is known to have all its elements. read: lists of the programmed image.
 
     Endpoints take over the slots that they have in the programmed image.
     """
     if isinstance(where, MemberList):
         return Members(where, backends), False
-    picked, found = programmed_list(programmed, where.key, node_port=where.node_port, cluster_scope=where.cluster_scope)
-    before = [endpoint for endpoint in found if endpoint is not None]
-    by_slot = assign_slots(before, _packed(backends))
-    is_programmed = (
-        by_slot is before
-        and len(before) == len(found)
-        and picked is not None
-        and picked.cluster_scope == where.cluster_scope
+    before, complete = programmed_list(
+        programmed, read, where.key, node_port=where.node_port, cluster_scope=where.cluster_scope
     )
-    return Slots(where, backends, by_slot), is_programmed
+    by_slot = assign_slots(before, _packed(backends))
+    return Slots(where, backends, by_slot), complete and by_slot is before
 
 
 class Members:

@@ -29,7 +29,7 @@ def many(count: int) -> tuple[Backend, ...]:
 
 
 def slots_of(where: SlotList, wanted: Sequence[Backend]) -> Slots:
-    made, _ = new_list(where, wanted, NOTHING)
+    made, _ = new_list(where, wanted, NOTHING, {})
     assert isinstance(made, Slots)
     return made
 
