@@ -81,7 +81,9 @@ def our_namespaces() -> list[str]:
 
 def sweep() -> list[str]:
     """Removes the namespaces whose creator is no longer alive; returns their names."""
-    dead = [name for name in our_namespaces() if (m := NAME.fullmatch(name)) and not is_alive(int(m["pid"]))]
+    creators = {name: int(m["pid"]) for name in our_namespaces() if (m := NAME.fullmatch(name))}
+    alive = set(filter(is_alive, set(creators.values())))
+    dead = [name for name, creator in creators.items() if creator not in alive]
     for name in dead:
         remove_namespace(name)
     return dead

@@ -30,21 +30,24 @@ def end_processes_beside_us() -> None:
 
 
 def _end(numbers: Collection[int], spared: Collection[int]) -> list[int]:
-    ended = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) not in spared and numbers and lives_in(int(entry.name), numbers):
+    ended: list[int] = []
+    if not numbers:
+        return ended
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):  # noqa: PTH208 - a path for each would double the time
+        if pid not in spared and lives_in(pid, numbers):
             with suppress(ProcessLookupError):
-                kill_in(int(entry.name), numbers)
-                ended.append(int(entry.name))
+                kill_in(pid, numbers)
+                ended.append(pid)
     return ended
 
 
 def lives_in(pid: int, namespaces: Iterable[int]) -> bool:
     """Returns whether the process's network namespace has one of these inode numbers."""
     try:
-        return Path(f"/proc/{pid}/ns/net").stat().st_ino in namespaces
+        link = os.readlink(f"/proc/{pid}/ns/net")  # noqa: PTH115 - stat() of a Path takes three times as long
     except OSError:
         return False
+    return int(link.removeprefix("net:[").removesuffix("]")) in namespaces
 
 
 def kill_in(pid: int, namespaces: Iterable[int]) -> None:
