@@ -23,6 +23,7 @@ from tests.harness.bytecode import compile_share
 from tests.harness.effort import AT_LENGTH
 from tests.harness.warm_start import MODULES, WarmLauncher
 from tests.harness.worlds.forks import SeparateForkServer
+from tests.harness.worlds.sctp_actor import ACTOR
 
 HERE = Path(__file__).parent
 WITH_PACKETS = frozenset({"netns", "e2e", "lab"})
@@ -130,9 +131,10 @@ def has_packets(path: Path) -> bool:
 @pytest.fixture(scope="session")
 def warm_launcher() -> Iterator[WarmLauncher]:
     """Forks actors and the commands of `nodeagent`, instead of interpreters that import everything again."""
-    server = SeparateForkServer(*MODULES)
-    yield WarmLauncher(server)
-    server.close()
+    servers = SeparateForkServer(*MODULES), SeparateForkServer(ACTOR)
+    yield WarmLauncher(*servers)
+    for server in servers:
+        server.close()
 
 
 @pytest.fixture(scope="module")

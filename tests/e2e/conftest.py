@@ -46,7 +46,7 @@ def kubectl(request: pytest.FixtureRequest) -> Path:
 def running(directory: Path, warm: WarmLauncher, storage: str) -> Iterator[ApiCluster]:
     """A world with an API server, both nodes declared, an agent that is ready, and pods that answer on port 8080."""
     with ExitStack() as stack:
-        world = stack.enter_context(World(controlled_topology(), fork_server=warm.fork_server, launcher=warm))
+        world = stack.enter_context(World(controlled_topology(), fork_server=warm.actors, launcher=warm))
         cluster = ApiCluster(world, directory)
         world.write_sysctls(NODE, UNTHROTTLED)
         if storage == "etcd":

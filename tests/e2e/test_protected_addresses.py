@@ -52,7 +52,7 @@ def cluster(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[ApiCluster]:
     address, ownership = scene
-    with World(controlled_topology(), fork_server=warm_launcher.fork_server, launcher=warm_launcher) as world:
+    with World(controlled_topology(), fork_server=warm_launcher.actors, launcher=warm_launcher) as world:
         started = ApiCluster(world, tmp_path_factory.mktemp("protected"))
         world.write_sysctls(NODE, UNTHROTTLED)
         started.start_server(listen=f"[{address}]" if ":" in address else address)

@@ -156,7 +156,7 @@ def stage_of(warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFacto
     def build(plan: Any) -> Stage:
         if not standing or standing[0][0].plan is not plan:
             take_down()
-            world = World(plan.topology(), fork_server=warm_launcher.fork_server, launcher=warm_launcher).__enter__()
+            world = World(plan.topology(), fork_server=warm_launcher.actors, launcher=warm_launcher).__enter__()
             standing.append((Stage(plan, world, tmp_path_factory.mktemp("manifests")), world))
         return standing[0][0]
 

@@ -7,7 +7,7 @@ from itertools import count
 from zlib import crc32
 
 from nodeagent.lab.net import warm_launcher
-from nodeagent.lab.net.fork_server import Fork
+from nodeagent.lab.net.fork_server import Fork, ForkServer
 from nodeagent.lab.net.warm_launcher import modules_of
 from tests.harness import busy_start, lacking_start, warm_supervisor
 from tests.harness.effort import SEED
@@ -37,12 +37,17 @@ MODULES = (
 class WarmLauncher(warm_launcher.WarmLauncher):
     """Forks what begins with AGENT; other programs are started as usual.
 
+    actors: forks the actors of worlds. One that has imported nothing else has a fifth of the memory, and a fork of it costs half.
     seeds: of the kernel faults of each fork, one after the other; None: of the next forks no request fails by chance.
     lack: what the kernel of the next forks lacks (`lacking_start.LACKS`).
     """
 
     seeds: Iterator[int] | None = None
     lack = ""
+
+    def __init__(self, fork_server: ForkServer, actors: ForkServer | None = None) -> None:
+        super().__init__(fork_server)
+        self.actors = actors or fork_server
 
     def entry(self) -> tuple[str, ...]:
         if self.lack:

@@ -16,7 +16,7 @@ from tests.harness.worlds.world import World
 @pytest.fixture(scope="module")
 def new_world(network_namespaces: None, warm_launcher: WarmLauncher) -> Callable[..., World]:
     """`World`, with actors and agents that are forked. Modules in which the start of an agent is the point replace it."""
-    return partial(World, fork_server=warm_launcher.fork_server, launcher=warm_launcher)
+    return partial(World, fork_server=warm_launcher.actors, launcher=warm_launcher)
 
 
 @pytest.fixture

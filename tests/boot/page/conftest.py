@@ -21,7 +21,7 @@ SHOP = cluster_ips(9001)
 def cluster(
     network_namespaces: None, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    with World(fork_server=warm_launcher.fork_server, launcher=warm_launcher) as world:
+    with World(fork_server=warm_launcher.actors, launcher=warm_launcher) as world:
         yield Cluster(world, tmp_path_factory.mktemp("manifests"))
 
 
