@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from pyroute2 import IPRoute
-
 from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.model.addresses import family_of
 from tests.harness.worlds.world import World
@@ -37,6 +35,8 @@ class Links:
 
     def _ask(self, question: Callable[[Any], T]) -> T:
         """The answer to a question put to an IPRoute in the namespace; its socket is closed then."""
+
+        from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.14 s, and every process that collects tests imports this file
 
         def work() -> T:
             with IPRoute() as kernel:
