@@ -48,9 +48,9 @@ def clone(place: Path) -> Path:
     return place
 
 
-def clone_of(tree: Path, place: Path) -> Path:
-    """Clones such a clone, with its tag."""
-    git(tree, "clone", "--quiet", "--no-hardlinks", str(tree), str(place))
+def clone_of(tree: Path, place: Path, *, shared: bool = False) -> Path:
+    """Clones such a clone, with its tag. shared: its objects stay where they are, so that the first clone must stay, too."""
+    git(tree, "clone", "--quiet", "--shared" if shared else "--no-hardlinks", str(tree), str(place))
     take_libraries(tree, place)
     return place
 

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from nodeagent import __version__
-from tests.harness.tagged_clone import TAG, clone, git
+from tests.harness.tagged_clone import TAG, clone, clone_of, git
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,9 +24,14 @@ def release(tree: Path, version: str = __version__, **environment: str) -> subpr
     return subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.fixture(scope="module")
+def tagged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return clone(tmp_path_factory.mktemp("tagged") / "clone")
+
+
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    return clone(tmp_path / "clone")
+def tree(tagged: Path, tmp_path: Path) -> Path:
+    return clone_of(tagged, tmp_path / "clone", shared=True)
 
 
 def refusal(result: subprocess.CompletedProcess[str]) -> str:
