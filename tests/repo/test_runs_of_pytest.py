@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis.configuration import storage_directory
 
 ROOT = Path(__file__).parents[2]
 STUCK = """
@@ -35,7 +36,10 @@ def test_of_a_child():
 
 
 def run(directory: Path, text: str, *options: str, start: str = "") -> "subprocess.CompletedProcess[str]":
-    """pytest with this project's options and conftest.py on a file of this text; `start`: shell commands before it."""
+    """pytest with this project's options and conftest.py on a file of this text; `start`: shell commands before it.
+
+    Hypothesis keeps there what it found in our sources: in an empty directory it would read all of them again.
+    """
     (directory / "conftest.py").symlink_to(ROOT / "tests" / "conftest.py")
     (directory / "test_given.py").write_text(text)
     here = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(directory), "--confcutdir", str(directory)]
@@ -48,7 +52,7 @@ def run(directory: Path, text: str, *options: str, start: str = "") -> "subproce
         check=False,
         timeout=200,
         cwd=directory,
-        env=environment | {"PYTHONPATH": str(ROOT)},
+        env=environment | {"PYTHONPATH": str(ROOT), "HYPOTHESIS_STORAGE_DIRECTORY": str(storage_directory().path)},
     )
 
 
