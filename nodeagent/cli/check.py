@@ -18,9 +18,10 @@ from nodeagent.cli.all_nodes.cluster_options import ClusterTarget, cluster_optio
 from nodeagent.cli.columns import Column
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED
-from nodeagent.cli.kernel_reading import kernel_failures, read_with_retries
+from nodeagent.cli.kernel_reading import kernel_failures
 from nodeagent.cli.kernel_view import Known
 from nodeagent.cli.other_tables import read_others
+from nodeagent.cli.read_retries import read_with_retries
 from nodeagent.cli.rows import output_option, print_document, print_rows
 from nodeagent.cli.second_reader import MOST_READ_TWICE, NoSecondReader, SecondReader
 from nodeagent.diagnosis.checks.affinity_room import affinity_finding

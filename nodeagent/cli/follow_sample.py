@@ -8,8 +8,8 @@ from functools import partial
 
 import msgspec
 
-from nodeagent.cli.kernel_reading import read_with_retries
 from nodeagent.cli.other_tables import read_others
+from nodeagent.cli.read_retries import read_with_retries
 from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
 from nodeagent.diagnosis.trace.looking import read_node
 from nodeagent.diagnosis.trace.rule_faults import RuleFault, find_rule_faults
@@ -18,9 +18,9 @@ from nodeagent.diagnosis.trace.table_reading import read_contents
 from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Problem
 from nodeagent.model.problem_subjects import LONG_PACKETS, OTHER_RULES
-from nodeagent.proxy.dataplane.connection_watch import LOST, STOPPED, FollowedSample
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.errors import DataplaneError
+from nodeagent.proxy.dataplane.followed_sample import LOST, STOPPED, FollowedSample
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 from functools import cached_property
 from types import MappingProxyType
 
-from nodeagent.cli.kernel_reading import read_with_retries
+from nodeagent.cli.read_retries import read_with_retries
 from nodeagent.diagnosis.explain.kernel import KernelFrontend, KernelService, TableState
 from nodeagent.diagnosis.tables.deviation import Deviation, deviations_of_service
 from nodeagent.diagnosis.tables.inspection import ProgrammedFrontend, programmed_frontends

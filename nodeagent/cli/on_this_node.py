@@ -6,8 +6,8 @@ from contextlib import closing
 from functools import partial
 
 from nodeagent.cli.check import port_shortage_facts
-from nodeagent.cli.kernel_reading import read_with_retries
 from nodeagent.cli.other_tables import read_others
+from nodeagent.cli.read_retries import read_with_retries
 from nodeagent.diagnosis.checks.answering_hosts import HostsAsked
 from nodeagent.diagnosis.checks.duplicate_addresses import duplicate_findings
 from nodeagent.diagnosis.checks.finding import Finding, Result

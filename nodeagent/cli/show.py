@@ -9,7 +9,8 @@ import click
 
 from nodeagent.cli.columns import Column
 from nodeagent.cli.examples import examples
-from nodeagent.cli.kernel_reading import kernel_failures, read_with_retries
+from nodeagent.cli.kernel_reading import kernel_failures
+from nodeagent.cli.read_retries import read_with_retries
 from nodeagent.cli.rows import output_option, print_rows
 from nodeagent.diagnosis.tables.inspection import ProgrammedFrontend, programmed_frontends
 from nodeagent.model.addresses import Family, endpoint_text

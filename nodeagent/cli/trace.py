@@ -9,10 +9,11 @@ from msgspec import to_builtins
 from nodeagent.cli.all_nodes.cluster_options import ClusterTarget, cluster_options
 from nodeagent.cli.asking import access_options
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
-from nodeagent.cli.kernel_reading import kernel_failures, read_with_retries
+from nodeagent.cli.kernel_reading import kernel_failures
 from nodeagent.cli.known_names import complete_connection_end, complete_interface, complete_namespace
 from nodeagent.cli.node_view import Access
 from nodeagent.cli.other_tables import read_others
+from nodeagent.cli.read_retries import read_with_retries
 from nodeagent.cli.rows import output_option, print_document
 from nodeagent.cli.trace_names import resolve_names
 from nodeagent.diagnosis.trace.followed import TracedPacket, judge, packets_of, summary_of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from nodeagent.names.feed.spawn import environment
-from nodeagent.proxy.dataplane.connection_watch import FollowedSample
+from nodeagent.proxy.dataplane.followed_sample import FollowedSample
 from nodeagent.wire.unreadable import UNREADABLE
 
 MODULE = "nodeagent.cli.follow_sample"

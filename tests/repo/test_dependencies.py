@@ -148,3 +148,10 @@ def test_an_agent_that_follows_an_api_server_loads_nothing_for_manifests() -> No
     loaded = set(done.stdout.split())
     assert "nodeagent.proxy.source.object_source" in loaded
     assert not {"nodeagent.kinds", "nodeagent.proxy.source.manifests.manifest_source", "watchfiles"} & loaded
+
+
+def test_the_process_that_follows_connections_loads_nothing_that_it_does_not_use() -> None:
+    """An agent starts it again and again, on a bounded part of a core."""
+    code = "import sys, nodeagent.cli.follow_sample; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"asyncio", "click", "ssl", "logging"} & set(done.stdout.split())

@@ -10,12 +10,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
 
-from msgspec import Struct
-
 from nodeagent.model.frontend import ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.proxy.dataplane.errors import DataplaneError
+from nodeagent.proxy.dataplane.followed_sample import FollowedSample
 from nodeagent.proxy.dataplane.path_fingerprint import PathFingerprint, read_fingerprint
 from nodeagent.proxy.dataplane.walk_rest import WalkRest
 from nodeagent.proxy.dataplane.worker_thread import in_thread
@@ -29,17 +28,8 @@ AGAIN_SECONDS = 60.0
 """After this time connections are followed again while there is a problem."""
 RARELY_SECONDS = 600.0
 """After this time they are followed again in any case: what sets and iptables-legacy have is not seen to change."""
-STOPPED, LOST = "ConnectionsStopped", "LongPacketsLost"
 
 logger = logging.getLogger(__name__)
-
-
-class FollowedSample(Struct, frozen=True):
-    """What came of connections. processor_seconds: what it cost to follow them. unread: why some rules were not followed; empty: none."""
-
-    problems: tuple[Problem, ...] = ()
-    processor_seconds: float = 0.0
-    unread: str = ""
 
 
 Follow = Callable[[Sequence[str]], Awaitable[FollowedSample]]

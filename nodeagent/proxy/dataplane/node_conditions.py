@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from nodeagent.model.problem import Problem
 from nodeagent.model.reports import ConnectionTable, NodeReport
 from nodeagent.proxy.dataplane.connection_table import read_connection_table, table_problems
-from nodeagent.proxy.dataplane.connection_watch import LOST, STOPPED, ConnectionWatch
+from nodeagent.proxy.dataplane.connection_watch import ConnectionWatch
 from nodeagent.proxy.dataplane.endpoint_route_watch import EndpointRouteWatch
+from nodeagent.proxy.dataplane.followed_sample import LOST, STOPPED
 from nodeagent.proxy.dataplane.hook_order_watch import HookOrderWatch
 from nodeagent.proxy.dataplane.node_sysctls import NodeSysctls
 from nodeagent.proxy.dataplane.reverse_path import ReversePathFilter

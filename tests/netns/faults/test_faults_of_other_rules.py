@@ -8,7 +8,7 @@ import pytest
 
 from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.model.addresses import Family, Protocol, family_of
-from nodeagent.proxy.dataplane.connection_watch import LOST, STOPPED
+from nodeagent.proxy.dataplane.followed_sample import LOST, STOPPED
 from tests.harness.cluster import NODE, Cluster, cluster_ips
 from tests.harness.warm_start import WarmLauncher
 from tests.netns.commands.following import WatchedNode, wait_for

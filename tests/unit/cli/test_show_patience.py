@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.cli.kernel_reading import READ_ATTEMPTS, read_with_retries
+from nodeagent.cli.read_retries import READ_ATTEMPTS, read_with_retries
 from nodeagent.proxy.dataplane.errors import KernelUnclear
 
 

@@ -15,11 +15,10 @@ from nodeagent.proxy.dataplane.connection_watch import (
     LOOK_SECONDS,
     RARELY_SECONDS,
     SERVICES,
-    STOPPED,
     ConnectionWatch,
-    FollowedSample,
     sample,
 )
+from nodeagent.proxy.dataplane.followed_sample import STOPPED, FollowedSample
 from nodeagent.proxy.dataplane.path_fingerprint import PathFingerprint
 from nodeagent.proxy.dataplane.walk_rest import REST
 
