@@ -36,7 +36,7 @@ def test_no_pod_is_current_before_the_controller_has_written_the_revision() -> N
     assert not any(pod.current for pod in found([], of_kind("Pod")).pods)
 
 
-def test_what_another_daemonset_owns_does_not_count() -> None:
+def test_pods_and_revisions_of_another_daemonset_do_not_count() -> None:
     others = json.loads(json.dumps(ITEMS).replace('"name": "nodeagent"', '"name": "another"'))
     by_kind = {kind: [item for item in others if item["kind"] == kind] for kind in ("Pod", "ControllerRevision")}
     assert found(of_kind("ControllerRevision"), by_kind["Pod"]).pods == ()
