@@ -67,6 +67,28 @@ changes: st.SearchStrategy[tuple[ObjectKey, str, Any]] = st.tuples(
 ) | st.tuples(st.sampled_from(KEYS), st.sampled_from(("IPv4", "IPv6")), endpoints | st.none())
 
 
+plain_services: st.SearchStrategy[Object] = st.fixed_dictionaries(
+    {
+        "created": st.none(),
+        "ingress": st.just([]),
+        "clusterIPs": st.sampled_from((["10.96.0.1"], ["10.96.0.2", "fd00:96::2"])),
+        "ports": st.sampled_from(
+            (({"name": "x", "port": 80},), ({"name": "x", "port": 80}, {"name": "y", "port": 53, "protocol": "SCTP"}))
+        ),
+        "externalIPs": st.sampled_from(([], [], ["192.0.2.1"])),
+        "externalTrafficPolicy": st.just("Cluster"),
+        "internalTrafficPolicy": st.just("Cluster"),
+        "sessionAffinity": st.sampled_from(("None", "None", "ClientIP")),
+        "timeout": st.just(60),
+        "loadBalancerSourceRanges": st.just([]),
+    }
+)
+elsewhere = st.sets(st.tuples(st.integers(1, 9), st.sampled_from(("there", "there", "there", "here"))), max_size=9)
+plain_changes: st.SearchStrategy[tuple[ObjectKey, str, Any]] = st.tuples(
+    st.sampled_from(KEYS[:2]), st.sampled_from(("IPv4", "IPv4", "IPv6")), elsewhere
+)
+
+
 class Cluster:
     """The objects right now, as a snapshot."""
 
@@ -210,6 +232,29 @@ def from_scratch(cluster: Cluster, family: Family) -> Table:
 def test_step_by_step_ends_where_a_fresh_start_does(family: Family, sequence: list[Any]) -> None:
     cluster, table = Cluster(), Table(family)
     for step in sequence:
+        for change in step:
+            cluster.change(*change)
+        table.sync(cluster, {key for key, _, _ in step})
+
+        assert table.programmed == table.desired.image
+        assert canonical(table.programmed) == canonical(from_scratch(cluster, family).programmed)
+
+
+@FAMILIES
+@thorough
+@given(
+    first=st.lists(plain_services, min_size=2, max_size=2),
+    later=st.lists(
+        st.lists(plain_changes, max_size=4) | st.lists(st.tuples(st.just(KEYS[0]), st.just("service"), plain_services)),
+        max_size=8,
+    ),
+)
+def test_endpoints_that_come_and_go_end_where_a_fresh_start_does(
+    family: Family, first: list[Object], later: list[Any]
+) -> None:
+    """Of services like most: their elements are amended, not rendered."""
+    cluster, table = Cluster(), Table(family)
+    for step in ([*zip(KEYS, ("service", "service"), first, strict=False)], *later):
         for change in step:
             cluster.change(*change)
         table.sync(cluster, {key for key, _, _ in step})

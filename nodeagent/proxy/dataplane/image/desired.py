@@ -13,14 +13,18 @@ from nodeagent.proxy.dataplane.image.affinity import AffinityIds
 from nodeagent.proxy.dataplane.image.blocks import OtherAddresses
 from nodeagent.proxy.dataplane.image.earlier import EarlierElements
 from nodeagent.proxy.dataplane.image.image import (
+    Elements,
     ReadableImage,
     TableImage,
     class_of,
+    comment_of,
     empty_image,
     interval_elements,
+    packed_class,
     ping_elements,
 )
 from nodeagent.proxy.dataplane.image.names_elements import names_elements
+from nodeagent.proxy.dataplane.image.new_routes import with_new_routes
 from nodeagent.proxy.dataplane.image.render import EndpointLists, Rendering, render_service
 from nodeagent.proxy.dataplane.image.slots import Held, new_list
 from nodeagent.proxy.dataplane.image.timeouts import AffinityTimeouts
@@ -47,11 +51,12 @@ _TIMEOUT_MAPS = (schema.STICKY_TIMEOUTS, schema.NODEPORT_STICKY_TIMEOUTS)
 
 
 class _Held(NamedTuple):
-    """One service's part of the image: its keys, for each the set that has it, and its endpoint lists."""
+    """One service's part of the image: its keys, for each the set that has it, its endpoint lists, and the state that was rendered."""
 
     sets: tuple[str, ...] = ()
     keys: tuple[bytes, ...] = ()
     lists: tuple[Held, ...] = ()
+    state: ServiceState | None = None
 
     def by_set(self) -> dict[str, list[bytes]]:
         """Returns the keys by set."""
@@ -131,20 +136,44 @@ class DesiredImage:
             if before is None:
                 new.append(key)
                 continue
+            if self._replace_routes(before, state):
+                self._held[key] = _Held(before.sets, before.keys, before.lists, state)
+                continue
             ready = self._render(key, state, before, programmed)
             if _same_keys(before, ready):
                 self._replace_values(ready.rendering.elements)
+                self._held[key] = _Held(before.sets, before.keys, before.lists, state)
             else:
                 rendered[key] = ready
                 touched |= self._retire(self._held.pop(key), ready)
         for key, ready in rendered.items():
-            touched |= self._install(key, ready)
+            touched |= self._install(key, changes[key], ready)
         for key in new:  # one by one: at the first pass they are all services
-            touched |= self._install(key, self._render(key, changes[key], _Held(), programmed))
+            touched |= self._install(key, changes[key], self._render(key, changes[key], _Held(), programmed))
         if self._found is not None:
             self._remove_what_no_service_has()
             self._found, self._lists = None, {}
         self._look_at_blocks(touched)
+
+    def _replace_routes(self, held: _Held, state: ServiceState | None) -> bool:
+        """Replaces the endpoints of a service of which nothing else differs from what was rendered; returns False if more may differ."""
+        before = held.state
+        frontends = None if before is None or state is None else with_new_routes(before, state, self.family)
+        if frontends is None:
+            return False
+        values = self.image[schema.FRONTENDS]
+        changed: Elements = {}
+        try:
+            for listed, frontend in zip(held.lists, frontends, strict=True):
+                backends, key = frontend.route.backends, listed.where.key
+                self._put(listed.where.name, listed.amend(backends))
+                value = packed_class(PickClass(len(backends)).number) + comment_of(values[key])
+                if value != values[key]:
+                    changed[key] = value
+        except Exception:  # noqa: BLE001 - it is met again when the service is rendered, and reported there
+            return False
+        self._add(schema.FRONTENDS, changed)
+        return True
 
     def _render(self, key: ObjectKey, state: ServiceState | None, held: _Held, programmed: ReadableImage) -> _Rendered:
         """Renders the new state of a service. Lists that stay are amended in the image already."""
@@ -295,7 +324,7 @@ class DesiredImage:
                 self._put(listed.where.name, dict.fromkeys(listed.keys()))
         return self._others.remove(held.by_set())
 
-    def _install(self, key: ObjectKey, ready: _Rendered) -> set[bytes]:
+    def _install(self, key: ObjectKey, state: ServiceState | None, ready: _Rendered) -> set[bytes]:
         """Adds a service's elements; returns the blocks in which something may have changed."""
         elements = ready.rendering.elements
         for name, wanted in elements.items():
@@ -310,7 +339,7 @@ class DesiredImage:
         if keys or ready.lists:
             if len(self._forms) >= MOST_FORMS:
                 self._forms.clear()
-            self._held[key] = _Held(self._forms.setdefault(sets, sets), keys, ready.lists)
+            self._held[key] = _Held(self._forms.setdefault(sets, sets), keys, ready.lists, state)
         return self._others.add(elements)
 
     def _remove_what_no_service_has(self) -> None:

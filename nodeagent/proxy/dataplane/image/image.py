@@ -45,9 +45,14 @@ def class_of(value: bytes) -> int:
     return number
 
 
+def comment_of(value: bytes) -> bytes:
+    """Returns the comment in a frontend's value."""
+    return value[_NATIVE.size :]
+
+
 def service_name(value: bytes) -> bytes:
     """Returns the Service (`namespace/name`) in the comment of a frontend's value."""
-    return value[4:].partition(b":")[0]
+    return comment_of(value).partition(b":")[0]
 
 
 def frontend_key(address: str, protocol: Protocol, port: int) -> bytes:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from nodeagent.model.addresses import Family, Protocol, pack_address
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
+from nodeagent.model.packed_backends import pack_backends
 from nodeagent.proxy.dataplane.image.desired import DesiredImage, classes_in, timeouts_in
 from nodeagent.proxy.dataplane.image.image import TableImage, empty_image, frontend_key, packed_class
 from nodeagent.proxy.dataplane.program import schema
@@ -135,3 +136,17 @@ def test_a_service_that_cannot_be_rendered_is_a_problem_and_the_others_are_there
     desired.update({SHOP: state(SHOP, "10.96.0.11")}, NOTHING)
     assert not desired.unrendered
     assert len(desired.image[schema.FRONTENDS]) == 2
+
+
+def test_new_endpoints_that_cannot_be_rendered_are_a_problem_of_their_service_only(desired: DesiredImage) -> None:
+    def with_endpoints(service: ObjectKey, address: str, port: int, count: int) -> ServiceState:
+        backends = pack_backends([Backend(f"10.244.1.{number}", port) for number in range(count)])
+        bare = state(service, address)
+        return replace(bare, frontends=(replace(bare.frontends[0], route=Route(backends)),))
+
+    desired.update({SHOP: with_endpoints(SHOP, "10.96.0.11", 80, 2), WEB: with_endpoints(WEB, VIP, 80, 2)}, NOTHING)
+    desired.update({SHOP: with_endpoints(SHOP, "10.96.0.11", 70000, 3), WEB: with_endpoints(WEB, VIP, 80, 3)}, NOTHING)
+    (problem,) = desired.unrendered.values()
+    assert (problem.subject, problem.reason) == ("Service default/shop", "RenderingFailed")
+    assert desired.image[schema.FRONTENDS].keys() == {KEY}
+    assert desired.image[schema.BACKENDS].keys() == {KEY + packed_class(slot) for slot in range(3)}
