@@ -117,12 +117,14 @@ def unlike_messages(datagram: memoryview) -> Iterator[Received]:
     yield from messages(datagram)
 
 
-def messages(datagram: memoryview) -> Iterator[Received]:
-    """Yields each message in a datagram."""
-    offset = 0
-    while offset + HEADER.size <= len(datagram):
+def messages(datagram: memoryview) -> list[Received]:
+    """Returns each message in a datagram; stops without an error at the first malformed one."""
+    found: list[Received] = []
+    offset, end = 0, len(datagram)
+    while offset + HEADER.size <= end:
         length, kind, flags, seq, _ = HEADER.unpack_from(datagram, offset)
-        if length < HEADER.size or offset + length > len(datagram):
-            return
-        yield Received(kind, flags, seq, datagram[offset + HEADER.size : offset + length])
+        if length < HEADER.size or offset + length > end:
+            break
+        found.append(Received(kind, flags, seq, datagram[offset + HEADER.size : offset + length]))
         offset += length + 3 & ~3
+    return found

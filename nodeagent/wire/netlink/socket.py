@@ -221,15 +221,50 @@ class NetlinkSocket:
                 return received.body
 
     def dump(self, request: Request) -> Iterator[memoryview]:
-        """Yields the bodies of all messages that answer a dump request; each is valid until the next step.
+        """Yields the bodies of all messages that answer a dump request; each is valid until the next step. Reads an interrupted dump to
+        its end: before that, the kernel refuses another one (EBUSY).
 
         Raises OSError if the kernel refuses, DumpInterruptedError at the end of an inconsistent dump.
         """
-        return self._answers(request, NLM_F_DUMP)
+        seq = self._send_request(request, NLM_F_DUMP)
+        interrupted = ended = False
+        try:
+            while True:
+                for received in messages(self.receive()):
+                    if received.seq != seq:
+                        continue
+                    interrupted = interrupted or bool(received.flags & NLM_F_DUMP_INTR)
+                    if received.type in {NLMSG_DONE, NLMSG_ERROR}:
+                        _raise_for_end(received, interrupted=interrupted)
+                        ended = True
+                        return
+                    if not interrupted:
+                        yield received.body
+        finally:
+            if not ended:
+                self.drain()
 
-    def fetch(self, request: Request) -> Iterator[memoryview]:
-        """Like `dump`, for a request that names objects: yields a message for each, and an acknowledgement ends it."""
-        return self._answers(request, NLM_F_ACK)
+    def fetch(self, request: Request) -> list[bytes]:
+        """Returns the bodies of all messages that answer a request that names objects: one for each, and an acknowledgement ends it.
+
+        Raises OSError if the kernel refuses.
+        """
+        seq = self._send_request(request, NLM_F_ACK)
+        found: list[bytes] = []
+        ended = False
+        try:
+            while True:
+                for received in messages(self.receive()):
+                    if received.seq != seq:
+                        continue
+                    if received.type in {NLMSG_DONE, NLMSG_ERROR}:
+                        _raise_for_end(received, interrupted=False)
+                        ended = True
+                        return found
+                    found.append(bytes(received.body))
+        finally:
+            if not ended:
+                self.drain()
 
     def fetch_equal(self, request: Request, count: int, answers: EqualAnswers) -> memoryview | None:
         """Returns the messages of a `fetch` for `count` objects side by side, if each has the size of `answers`; valid until these are
@@ -248,26 +283,6 @@ class NetlinkSocket:
             if complete is None:
                 self.drain()
         return complete
-
-    def _answers(self, request: Request, flags: int) -> Iterator[memoryview]:
-        """Yields the answers. Reads an interrupted dump to its end: before that, the kernel refuses another one (EBUSY)."""
-        seq = self._send_request(request, flags)
-        interrupted = ended = False
-        try:
-            while True:
-                for received in messages(self.receive()):
-                    if received.seq != seq:
-                        continue
-                    interrupted = interrupted or bool(received.flags & NLM_F_DUMP_INTR)
-                    if received.type in {NLMSG_DONE, NLMSG_ERROR}:
-                        _raise_for_end(received, interrupted=interrupted)
-                        ended = True
-                        return
-                    if not interrupted:
-                        yield received.body
-        finally:
-            if not ended:
-                self.drain()
 
     def dump_datagrams(self, request: Request) -> Iterator[memoryview]:
         """Like `dump`, but yields whole datagrams, including control messages, for readers that parse in bulk."""

@@ -4,7 +4,7 @@ The initial value of a new element is read just before the transaction; what the
 report of the deletion. This difference is kept here until the element is rebuilt the next time, at the latest when the agent ends.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.driver.belief import Belief
@@ -21,9 +21,10 @@ from nodeagent.proxy.dataplane.image.carried_counts import (
 )
 from nodeagent.proxy.dataplane.image.delta import Delta
 from nodeagent.proxy.dataplane.image.image import ReadableImage, TableImage
+from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.schema import SetSpec
-from nodeagent.wire.netlink.nf_tables.element_reading import read_counts
-from nodeagent.wire.netlink.nf_tables.ruleset_objects import set_named
+from nodeagent.wire.netlink.nf_tables.element_reading import read_counters
+from nodeagent.wire.netlink.nf_tables.ruleset_objects import named_set
 
 
 class CountKeeper:
@@ -67,15 +68,16 @@ class CountKeeper:
             successors,
         )
 
-    def committed(self, deletes: Mapping[str, Iterable[bytes]], echoes: Iterable[bytes]) -> None:
+    def committed(self, deletes: Mapping[str, Iterable[bytes]], echoes: Collection[bytes]) -> None:
         """Notes which connections came between the reading of a counter and the deletion of its element. echoes: the deletions that the
-        kernel reported."""
+        kernel reported, as the attributes of their messages."""
         final: dict[str, dict[bytes, int]] = {}
-        for echo in echoes:
+        for name in self._successors:
+            head = named_set(schema.TABLE, name)
+            of_set = [echo for echo in echoes if echo.startswith(head)]
             with typed_errors():
-                name = set_named(memoryview(echo))
-                counted = read_counts(self._specs[name].form(self._family), memoryview(echo))
-            final.setdefault(name, {}).update({key: packets for key, (packets, _) in counted.items()})
+                counted = read_counters(self._specs[name].form(self._family), head, of_set)
+            final[name] = {key: packets for key, (packets, _) in counted.items()}
         self._uncounted.committed(self._carried, final, deletes, self._successors)
 
     def add_missed(self, counts: Counts, image: ReadableImage) -> None:

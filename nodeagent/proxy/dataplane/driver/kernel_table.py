@@ -279,7 +279,8 @@ class KernelTable:
                 elif wanted:
                     with typed_errors():
                         fetched = self._fetch(name, iter(wanted))
-                        found[name] = read_counters(self._specs[name].form(self._family), fetched)
+                        form = self._specs[name].form(self._family)
+                        found[name] = read_counters(form, named_set(self._name, name), fetched)
             except (FileNotFoundError, Retryable):
                 continue
         return found
@@ -350,12 +351,7 @@ class KernelTable:
 
     def _fetch_once(self, body: bytes) -> list[memoryview]:
         """Returns the elements of one request."""
-
-        def read() -> list[memoryview]:
-            found = self._socket.fetch(NFT_MSG_GETSETELEM, nfproto(self._family), body)
-            return [memoryview(bytes(element)) for element in found]
-
-        return repeated(read)
+        return repeated(lambda: list(self._socket.fetch(NFT_MSG_GETSETELEM, nfproto(self._family), body)))
 
     def _add_verdicts(self, contents: Contents, name: str) -> None:
         contents.verdicts[name] = {

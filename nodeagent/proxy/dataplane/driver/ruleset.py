@@ -173,14 +173,19 @@ class Ruleset:
         Raises FileNotFoundError if the table or set does not exist, DumpInterrupted at the end of a dump that a
         change interrupted, KernelUnclear if the kernel could not answer.
         """
-        return self._objects(self._socket.dump, request(kind, family, body))
+        with self._lock, typed_errors():
+            for found in self._socket.dump(request(kind, family, body)):
+                yield found[GENMSG_LENGTH:]
 
     def fetch(self, kind: int, family: int, body: bytes) -> Iterator[memoryview]:
-        """Yields the attributes of every object a request names, one message each; valid only until the next step.
+        """Returns the attributes of every object a request names, one message each.
 
         Raises FileNotFoundError if one of them does not exist, KernelUnclear if the kernel could not answer.
         """
-        return self._objects(self._socket.fetch, request(kind, family, body))
+        with self._lock, typed_errors():
+            return iter(
+                [memoryview(found)[GENMSG_LENGTH:] for found in self._socket.fetch(request(kind, family, body))]
+            )
 
     def fetch_equal(self, kind: int, family: int, body: bytes, count: int, answers: EqualAnswers) -> memoryview | None:
         """Returns the messages of a `fetch` for `count` objects side by side, if each has the size of `answers`; valid until these are
@@ -224,11 +229,6 @@ class Ruleset:
                 if error.errno == errno.EINVAL:
                     raise Unsupported(_NO_NF_TABLES) from error
                 raise
-
-    def _objects(self, read: Callable[[Request], Iterator[memoryview]], asked: Request) -> Iterator[memoryview]:
-        with self._lock, typed_errors():
-            for body in read(asked):
-                yield body[GENMSG_LENGTH:]
 
     def _answers(self, first: int, operations: list[Message]) -> tuple[list[Rejection], list[bytes]]:
         """Returns errors and echoes; reads until the last operation is answered or the batch itself is refused.

@@ -98,7 +98,7 @@ class Uncounted:
         carried: what the kernel had counted of the old elements before. final: their last counts. gone: keys that were deleted.
         """
         for name, by_key in self.by_map.items():
-            for key in gone.get(name, ()):
+            for key in gone.get(name, ()) if by_key else ():
                 by_key.pop(key, None)
             before, after = carried.get(name, {}), final.get(name, {})
             for key, old in successors.get(name, {}).items():
@@ -106,7 +106,7 @@ class Uncounted:
                 missed = after.get(old, packets) - packets
                 if missed > 0:
                     by_key[key] = missed
-                else:
+                elif by_key:
                     by_key.pop(key, None)
 
 

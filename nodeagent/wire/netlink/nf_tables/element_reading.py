@@ -17,6 +17,7 @@ from nodeagent.wire.netlink.framing import (
 )
 from nodeagent.wire.netlink.netfilter import GENMSG_LENGTH, number
 from nodeagent.wire.netlink.nf_tables.elements import ElementForm, comment_attribute
+from nodeagent.wire.netlink.nf_tables.ruleset_objects import named_set
 from nodeagent.wire.netlink.uapi import nf_tables as uapi
 from nodeagent.wire.netlink.uapi.netlink import NLA_TYPE_MASK
 from nodeagent.wire.netlink.uapi.nf_tables import (
@@ -102,11 +103,26 @@ def read_elements(form: ElementForm, messages: Iterable[memoryview]) -> ElementD
 
 
 @reader
-def read_counters(form: ElementForm, messages: Iterable[memoryview]) -> dict[bytes, tuple[int, int]]:
-    """Returns key → (packets, bytes) of the elements with a counter; the fast way of `read_counts`."""
+def read_counters(
+    form: ElementForm, head: bytes, messages: Iterable[memoryview | bytes]
+) -> dict[bytes, tuple[int, int]]:
+    """Returns key → (packets, bytes) of the elements with a counter; the fast way of `read_counts`.
+
+    head: the bytes with which messages about elements of this set begin (`named_set`). A message with a single element, as the
+    kernel sends to report or to answer for each, is read by the places of its bytes.
+    """
     counters: dict[bytes, tuple[int, int]] = {}
+    shape, start = _counted_shape(form), len(head)
+    least = start + _HEAD + shape.size
     for message in messages:
-        counters |= _counters_in(form, message)
+        if len(message) >= least and message[:start] == head:
+            all_length, _ = ATTRIBUTE.unpack_from(message, start)
+            length, key, _, heads, size, packets_head, packets = shape.unpack_from(message, start + _HEAD)
+            is_single = all_length == _HEAD + (length + 3 & ~3) and length >= shape.size
+            if is_single and heads == _COUNTER_HEADS and packets_head == _PACKETS_HEAD:
+                counters[key] = (int.from_bytes(packets), int.from_bytes(size))
+                continue
+        counters |= _counters_in(form, memoryview(message))
     return counters
 
 
@@ -315,8 +331,7 @@ class AnswerShape:
     def __init__(self, form: ElementForm, table: str, name: str) -> None:
         self._value_length = form.value_length
         # Behind the message's two headers: table, set, the heads of list and element (nf_tables_fill_setelem_info).
-        where = string(uapi.NFTA_SET_ELEM_LIST_TABLE, table) + string(uapi.NFTA_SET_ELEM_LIST_SET, name)
-        self.start = HEADER.size + GENMSG_LENGTH + len(where) + 2 * _HEAD
+        self.start = HEADER.size + GENMSG_LENGTH + len(named_set(table, name)) + 2 * _HEAD
         self.commented = form.commented
         self.exact = not (form.commented or form.counted)
         self._before = _heads(uapi.NFTA_SET_ELEM_KEY, form.key_length)

@@ -243,17 +243,8 @@ def pack_set(table: str, made: NewSet, set_id: int) -> bytes:
 
 @cache
 def named_set(table: str, name: str) -> bytes:
-    """Packs a reference to a set, for messages about it and about its elements."""
+    """Packs a reference to a set: with it begin messages about it and about its elements, also the kernel's (nf_tables_fill_setelem_info)."""
     return string(uapi.NFTA_SET_TABLE, table) + string(uapi.NFTA_SET_NAME, name)
-
-
-@reader
-def set_named(message: memoryview) -> str:
-    """Returns the name of the set in a message about elements."""
-    for kind, value in attributes(message):
-        if kind == uapi.NFTA_SET_ELEM_LIST_SET:
-            return text_of(value)
-    raise LookupError
 
 
 def pack_element_list(table: str, name: str, encoded: Iterable[bytes], set_id: int | None = None) -> bytes:

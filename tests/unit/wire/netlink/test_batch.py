@@ -20,7 +20,7 @@ OPERATIONS = [(NFT_MSG_NEWTABLE, NLM_F_CREATE, string(1, "made")), (NFT_MSG_DELT
 
 
 def test_operations_stand_between_begin_and_end_and_only_the_last_asks_for_an_answer() -> None:
-    found = list(messages(memoryview(pack_batch(NFPROTO_IPV4, OPERATIONS, 7))))
+    found = messages(memoryview(pack_batch(NFPROTO_IPV4, OPERATIONS, 7)))
 
     assert [(one.type, one.seq) for one in found] == [
         (NFNL_MSG_BATCH_BEGIN, 7),
@@ -38,7 +38,7 @@ def test_operations_stand_between_begin_and_end_and_only_the_last_asks_for_an_an
 
 @pytest.mark.parametrize(("generation", "met"), [(None, b""), (258, b"\x08\0\x01\0\0\0\x01\x02")])
 def test_a_generation_is_named_at_the_beginning(generation: int | None, met: bytes) -> None:
-    begin = next(messages(memoryview(pack_batch(NFPROTO_IPV4, OPERATIONS, 7, generation))))
+    begin = messages(memoryview(pack_batch(NFPROTO_IPV4, OPERATIONS, 7, generation)))[0]
 
     assert bytes(begin.body) == b"\0\0\0\x0a" + met
 

@@ -6,6 +6,7 @@ from nodeagent.wire.netlink.framing import attribute, string
 from nodeagent.wire.netlink.netfilter import u64
 from nodeagent.wire.netlink.nf_tables.element_reading import AnswerShape, read_counters, read_counts, read_elements
 from nodeagent.wire.netlink.nf_tables.elements import ElementForm, comment_attribute
+from nodeagent.wire.netlink.nf_tables.ruleset_objects import named_set
 from nodeagent.wire.netlink.uapi import nf_tables as uapi
 
 ENDPOINTS = ElementForm(16, 8, is_map=True, concatenated=True)
@@ -63,7 +64,9 @@ def test_an_element_that_comes_twice_is_counted(form: ElementForm) -> None:
 def test_counters_come_with_comments() -> None:
     elements = [element(FRONTENDS, at) for at in (1, 3)]
     first, second = bytes([1] * 12), bytes([3] * 12)
-    assert read_counters(FRONTENDS, [message(*elements)]) == {first: (1, 60), second: (3, 180)}
+    head, both = named_set("nodeagent", "frontends"), {first: (1, 60), second: (3, 180)}
+    assert read_counters(FRONTENDS, head, [message(*elements)]) == both
+    assert read_counters(FRONTENDS, head, [message(one) for one in elements]) == both
     assert read_counts(FRONTENDS, message(*elements)) == {first: (1, b"shop/web-"), second: (3, b"")}
 
 
@@ -87,3 +90,16 @@ def test_no_other_head_is_taken_for_an_element(form: ElementForm) -> None:
         refused += shape.read(memoryview(other)) is None
     counts = 16 if form.counted else 0
     assert refused == len(found) - form.key_length - form.value_length - counts
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_single_element_is_read_like_a_list(form: ElementForm) -> None:
+    """Whatever it has besides the counter, if it has one, and if the message is not of the set that was asked for."""
+    head = named_set("nodeagent", "frontends")
+    for one in (element(form, 1), element(form, 3), element(form, 2, expires=True)):
+        found = message(one)
+        slowly = read_elements(form, [found]).counters
+        assert read_counters(form, head, [found]) == slowly
+        assert read_counters(form, head, [bytes(found)]) == slowly
+        assert read_counters(form, named_set("nodeagent", "nodeports"), [found]) == slowly
+        assert not read_counters(form, head, [found[: len(head)]])
