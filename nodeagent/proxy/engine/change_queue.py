@@ -113,4 +113,4 @@ class ChangeQueue:
     def _mark(self) -> None:
         if self._oldest is None:
             self._oldest = self._clock()
-        self._wake.set()
+            self._wake.set()

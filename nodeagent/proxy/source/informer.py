@@ -291,7 +291,8 @@ class Informer(Generic[O]):
         match event:
             case Put():
                 self._sink.put(event.object)
-                self._forget_undecodable(key_of(event.object))
+                if self._undecodable:
+                    self._forget_undecodable(key_of(event.object))
             case Gone():
                 self._sink.remove(event.key)
                 self._forget_undecodable(event.key)

@@ -201,7 +201,7 @@ class ClusterStore:
         elif isinstance(obj, Service):
             self._update_services({key_of(obj): self._retention.retain(obj)}, ())
         elif isinstance(obj, EndpointSlice):
-            self._update_slices({key_of(obj): self._retention.retain(obj)}, ())
+            self._put_slice(key_of(obj), self._retention.retain(obj))
         else:
             self._update_service_cidrs({key_of(obj): self._retention.retain(obj)}, ())
 
@@ -291,6 +291,21 @@ class ClusterStore:
         if _update(self._service_cidrs, puts, deletes):
             self._version += 1
             self._listener.service_cidrs_changed()
+
+    def _put_slice(self, key: ObjectKey, latest: EndpointSlice) -> None:
+        """Updates one slice. Nearly always it stays with its service, and nothing else has to be looked at."""
+        held, service = self._slices.get(key), service_of(latest)
+        if held is None or service is None or held.metadata.labels != latest.metadata.labels:
+            self._update_slices({key: latest}, ())
+            return
+        if unchanged(held, latest):
+            return
+        self._slices[key] = latest
+        siblings = self._slices_by_service[service]
+        self._slices_by_service[service] = tuple([latest if one is held else one for one in siblings])
+        self._version += 1
+        self._on_change(EndpointSlice, service)
+        self._listener.service_changed(service)
 
     def _update_slices(self, puts: Mapping[ObjectKey, EndpointSlice], deletes: Iterable[ObjectKey]) -> None:
         changed: defaultdict[ObjectKey, dict[str, EndpointSlice | None]] = defaultdict(dict)

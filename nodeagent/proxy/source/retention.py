@@ -44,6 +44,8 @@ class Retention:
 
     def retain(self, obj: T) -> T:
         """Returns the object with only the metadata that the agent reads; resourceVersion is dropped for every kind."""
+        if len(self._shared) >= SHARED_VALUES_LIMIT:
+            self._shared.clear()
         retained: StoredObject
         if isinstance(obj, EndpointSlice):
             retained = self._retain_slice(obj)
@@ -91,26 +93,28 @@ class Retention:
 
     def _retain_endpoints(self, endpoints: Sequence[Endpoint]) -> Sequence[Endpoint]:
         """Returns them with what is read; those of nearly every slice have one address each, and are packed."""
-        shared, for_names = self._shared, self._for_names
-        others: list[Endpoint] = []
-        for one in endpoints:
-            about = (one.conditions, one.node_name, one.zone, one.hints)
-            other = shared.get(about)
-            if other is None:
-                other = shared[about] = Endpoint(None, *about)
-            others.append(replace(other, hostname=one.hostname) if for_names and one.hostname is not None else other)
-        addresses = [address for one in endpoints for address in one.addresses or ()]
+        others = self._without_addresses(endpoints)
+        addresses = [one.addresses[0] for one in endpoints if one.addresses and len(one.addresses) == 1]
         joined = SEPARATOR.join(addresses)
-        one_each = len(addresses) == len(others) and () not in [one.addresses or () for one in endpoints]
-        if one_each and addresses and joined.count(SEPARATOR) == len(addresses) - 1:
+        if addresses and len(addresses) == len(others) == joined.count(SEPARATOR) + 1:
             return StoredEndpoints(joined, tuple(others))
         return tuple([replace(other, addresses=one.addresses) for other, one in zip(others, endpoints, strict=True)])
 
+    def _without_addresses(self, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
+        """Returns what is read of each endpoint besides its addresses; of equal ones, the same object."""
+        shared = self._shared
+        known: list[Any] = [shared.get((one.conditions, one.node_name, one.zone, one.hints)) for one in endpoints]
+        if all(known) and not self._for_names:
+            return known
+        others: list[Endpoint] = []
+        for one in endpoints:
+            about = (one.conditions, one.node_name, one.zone, one.hints)
+            other = shared.get(about) or shared.setdefault(about, Endpoint(None, *about))
+            has_name = self._for_names and one.hostname is not None
+            others.append(replace(other, hostname=one.hostname) if has_name else other)
+        return others
+
     def _share(self, value: V) -> V:
-        if value is None:
-            return value
-        if len(self._shared) >= SHARED_VALUES_LIMIT:
-            self._shared.clear()
         shared: V = self._shared.setdefault(value, value)
         return shared
 

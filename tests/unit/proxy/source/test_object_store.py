@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodeagent.model.names import ObjectKey
@@ -283,3 +285,31 @@ def test_the_uid_of_what_is_held_is_kept_for_events(store: ClusterStore) -> None
     store.remove(Service, WEB)
     assert store.uid_of("Service", WEB) is None
     assert store.uid_of("ConfigMap", WEB) is None
+
+
+steps = st.tuples(
+    st.sampled_from(["web-1", "web-2", "web-3"]),
+    st.none() | st.tuples(st.sampled_from(["web", "web", "api"]), st.lists(st.sampled_from(["10.1.0.1", "10.1.0.2"]))),
+)
+
+
+@given(st.lists(steps, max_size=12))
+def test_slices_one_by_one_are_held_like_a_list_of_all(
+    sequence: list[tuple[str, tuple[str, list[str]] | None]],
+) -> None:
+    """And each step is reported for the services whose slices differ after it."""
+    recorder = Recorder()
+    store, present = ClusterStore(recorder), dict[str, EndpointSlice]()
+    for name, to in sequence:
+        before = {key: store.slices_of(key) for key in (WEB, API)}
+        if to is None:
+            present.pop(name, None)
+            store.remove(EndpointSlice, ObjectKey("demo", name))
+        else:
+            present[name] = endpoint_slice(name, to[0], *to[1])
+            store.put(present[name])
+        fresh = ClusterStore(Recorder())
+        fresh.replace(EndpointSlice, present.values())
+        after = {key: store.slices_of(key) for key in (WEB, API)}
+        assert after == {key: fresh.slices_of(key) for key in (WEB, API)}
+        assert recorder.take() == sorted(str(key) for key in after if after[key] != before[key])
