@@ -35,6 +35,7 @@ from nodeagent.proxy.dataplane.image.image import TableImage
 from nodeagent.proxy.dataplane.image.render import too_many_backends
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import ProgramOptions
+from nodeagent.proxy.dataplane.program.classes import MAX_BACKENDS
 from nodeagent.proxy.dataplane.worker_thread import in_thread
 
 T = TypeVar("T")
@@ -145,8 +146,9 @@ class TableDriver:
                 belief = await in_thread(self._read_back)
                 self._readmit_quarantined()
             pending, self._pending = self._pending, {}
-            big = len(pending) > INLINE_SERVICES or slots_of(pending.values()) > INLINE_ELEMENTS
-            await self._maybe_in_thread(big, lambda: self._apply_changes(pending, node, belief))
+            slots = slots_of(pending.values())
+            big = len(pending) > INLINE_SERVICES or slots > INLINE_ELEMENTS
+            await self._maybe_in_thread(big, lambda: self._apply_changes(pending, slots, node, belief))
             plan = await self._commit_difference()
             seconds = monotonic() - started
             if self._standby.present:
@@ -248,10 +250,13 @@ class TableDriver:
     def _take_in(self, changes: Mapping[ObjectKey, ServiceState | None]) -> None:
         """Adds the changes of services that have, had or shall have elements in this table: nearly all have a single family."""
         for key, state in changes.items():
-            if concerns(state, self.family) or key in self._states or key in self._pending:
+            if key in self._states or key in self._pending or concerns(state, self.family):
                 self._pending[key] = state
 
-    def _apply_changes(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState, belief: Belief) -> None:
+    def _apply_changes(
+        self, changes: Mapping[ObjectKey, ServiceState | None], slots: int, node: NodeState, belief: Belief
+    ) -> None:
+        """slots: the endpoints of all these services together."""
         for key, state in changes.items():
             if state is None:
                 self._states.pop(key, None)
@@ -259,7 +264,7 @@ class TableDriver:
                 self._states[key] = state
             self._quarantined.pop(key, None)
             self._oversized.pop(key, None)
-            if state is not None and (found := too_many_backends(state)):
+            if slots > MAX_BACKENDS and state is not None and (found := too_many_backends(state)):
                 self._oversized[key] = found
         if self._desired.is_new and belief.usable:
             # The image is as it was read: nothing is programmed yet.

@@ -30,6 +30,8 @@ from nodeagent.wire.netlink.uapi import nf_tables as uapi
 from nodeagent.wire.netlink.uapi.netlink import NLM_F_APPEND, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL
 
 _OWNED = uapi.NFT_TABLE_F_OWNER | uapi.NFT_TABLE_F_PERSIST
+FEW_ELEMENTS = 500
+"""So many are packed at once, because they nearly always fit one message; more are packed one by one, for the memory they take."""
 MOST_DEVICES = 200
 """In one message (nf_tables_api.c, NFT_NETDEVICE_MAX: 256)."""
 _TABLE_COMMENT = f"{schema.COMMENT_PREFIX} services are map elements, see docs/dataplane.md"
@@ -251,16 +253,22 @@ class Transaction:
         self, kind: int, flags: int, name: str, keys: tuple[bytes, ...], encoded: Iterable[bytes]
     ) -> None:
         about, start = f"elements of {name}", 0
-        for some in _split_into_messages(encoded):
+        for some in _split_into_messages(encoded, len(keys)):
             body = objects.pack_element_list(self._table, name, some)
             stop = start + len(some)
             self.messages.append(Message(kind, flags, body, about, name, keys[start:stop]))
             start = stop
 
 
-def _split_into_messages(encoded: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Splits elements into lists that fit one message each."""
+def _split_into_messages(encoded: Iterable[bytes], count: int) -> Iterator[list[bytes]]:
+    """Splits this many elements into lists that fit one message each."""
     some: list[bytes] = []
+    if count <= FEW_ELEMENTS:
+        some = list(encoded)
+        if 0 < sum(map(len, some)) <= MAX_LIST_BYTES:
+            yield some
+            return
+        encoded, some = some, []
     size = 0
     for element in encoded:
         if some and size + len(element) > MAX_LIST_BYTES:

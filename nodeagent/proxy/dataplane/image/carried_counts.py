@@ -9,6 +9,7 @@ A frontend's count stays at its key. An endpoint's count follows the endpoint, f
 
 from collections.abc import Iterable, Mapping
 
+from nodeagent.proxy.dataplane.image.earlier import values_at
 from nodeagent.proxy.dataplane.image.image import Elements, ReadableImage, TableImage, class_of
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.classes import CLUSTER_SCOPE_OFFSET
@@ -46,19 +47,23 @@ def carried_keys(
         if dirty is None and not anew and want == have:
             continue
         keys = have.keys() | want.keys() if dirty is None else dirty.get(name, ())
-        changed = [key for key in keys if anew or want.get(key) != have.get(key)]
+        keys = list(keys)
+        old = {
+            key: value for key, value in zip(keys, values_at(have, keys), strict=True) if anew or want.get(key) != value
+        }
         if name in COUNTED_FRONTENDS:
-            successors = {key: key for key in changed if key in have and key in want}
+            successors = {key: key for key, value in old.items() if value is not None and key in want}
         else:
-            successors = _moved(changed, want, have)
+            successors = _moved(want, old)
         if successors:
             found[name] = successors
     return found
 
 
-def _moved(changed: Iterable[bytes], want: Elements, have: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    old = {(_list_of(key), have[key]): key for key in changed if key in have}
-    pairs = ((key, old.get((_list_of(key), want[key]))) for key in changed if key in want)
+def _moved(want: Elements, old: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
+    """old: the earlier values of the keys that changed; None: the key is new."""
+    places = {(_list_of(key), value): key for key, value in old.items() if value is not None}
+    pairs = ((key, places.get((_list_of(key), want[key]))) for key in old if key in want)
     return {key: before for key, before in pairs if before is not None}
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from nodeagent.proxy.dataplane.image.earlier import values_at
 from nodeagent.proxy.dataplane.image.image import Elements, ReadableImage, TableImage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: `touched` is counted once
 class Delta:
     """Elements to write and keys to remove, by set. A key whose value changes is in both: the kernel cannot replace values."""
 
@@ -19,7 +21,7 @@ class Delta:
         """Whether there is nothing to do."""
         return not self.puts and not self.deletes
 
-    @property
+    @cached_property
     def touched(self) -> int:
         """The number of different elements that change."""
         put = sum(map(len, self.puts.values()))
@@ -51,8 +53,9 @@ def diff_keys(keys: Mapping[str, Iterable[bytes]], wanted: TableImage, programme
         want_in, have_in = wanted[name], programmed.get(name, {})
         put: Elements = {}
         delete: list[bytes] = []
-        for key in sorted(names_keys) if isinstance(names_keys, AbstractSet) else names_keys:
-            want, have = want_in.get(key), have_in.get(key)
+        ordered = sorted(names_keys) if isinstance(names_keys, AbstractSet) else list(names_keys)
+        for key, have in zip(ordered, values_at(have_in, ordered), strict=True):
+            want = want_in.get(key)
             if want == have:
                 continue
             if have is not None:

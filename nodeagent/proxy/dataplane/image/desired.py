@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from typing import NamedTuple
 
 from nodeagent.model.addresses import Family, family_of
@@ -13,6 +14,7 @@ from nodeagent.proxy.dataplane.image.affinity import AffinityIds
 from nodeagent.proxy.dataplane.image.blocks import OtherAddresses
 from nodeagent.proxy.dataplane.image.earlier import EarlierElements
 from nodeagent.proxy.dataplane.image.image import (
+    CLASS_LENGTH,
     Elements,
     ReadableImage,
     TableImage,
@@ -92,6 +94,7 @@ class DesiredImage:
         self._others = OtherAddresses(family)
         self._before: dict[str, dict[bytes, bytes | None]] = {name: {} for name in self.image}
         """By set: the value at the last `settle` of each key that changed since then; None: it was absent."""
+        self._programmed = self._before_changes()
         self._settled = False
         self._found: TableImage | None = None
         self._lists: EndpointLists = {}
@@ -114,8 +117,13 @@ class DesiredImage:
                 self.image[name] = found[name]
             else:
                 self._before[name] = dict(found[name])
+        self._programmed = self._before_changes()
         self._found, self._lists = found, lists
         self._settled, self.is_new = True, False
+
+    def _before_changes(self) -> ReadableImage:
+        """Returns a live view of the image without what changed since the last `settle`."""
+        return {name: EarlierElements(elements, self._before[name]) for name, elements in self.image.items()}
 
     def update(self, changes: Mapping[ObjectKey, ServiceState | None], programmed: ReadableImage) -> None:
         """Replaces the elements of some services (None: the service is gone).
@@ -153,7 +161,8 @@ class DesiredImage:
         if self._found is not None:
             self._remove_what_no_service_has()
             self._found, self._lists = None, {}
-        self._look_at_blocks(touched)
+        if touched:
+            self._look_at_blocks(touched)
 
     def _replace_routes(self, held: _Held, state: ServiceState | None) -> bool:
         """Replaces the endpoints of a service of which nothing else differs from what was rendered; returns False if more may differ."""
@@ -167,7 +176,7 @@ class DesiredImage:
             for listed, frontend in zip(held.lists, frontends, strict=True):
                 backends, key = frontend.route.backends, listed.where.key
                 self._put(listed.where.name, listed.amend(backends))
-                value = packed_class(PickClass(len(backends)).number) + comment_of(values[key])
+                value = _plain_class(len(backends)) + comment_of(values[key])
                 if value != values[key]:
                     changed[key] = value
         except Exception:  # noqa: BLE001 - it is met again when the service is rendered, and reported there
@@ -274,9 +283,7 @@ class DesiredImage:
 
     @property
     def programmed(self) -> ReadableImage:
-        if not self._settled:
-            return empty_image(self.image)
-        return {name: EarlierElements(elements, self._before[name]) for name, elements in self.image.items()}
+        return self._programmed if self._settled else empty_image(self.image)
 
     @property
     def dirty(self) -> dict[str, AbstractSet[bytes]]:
@@ -368,6 +375,12 @@ class DesiredImage:
         return found
 
 
+@lru_cache(maxsize=1024)  # each change asks for one of few
+def _plain_class(count: int) -> bytes:
+    """Returns the class of a frontend with this many endpoints, of which each connection gets any."""
+    return packed_class(PickClass(count).number)
+
+
 def _flat(elements: TableImage) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
     """Returns the set of each key, and the keys."""
     sets = tuple([name for name, wanted in elements.items() for _ in wanted])
@@ -405,7 +418,8 @@ def slots_of(states: Iterable[ServiceState | None]) -> int:
 
 def classes_in(elements_by_map: ReadableImage) -> set[PickClass]:
     """Returns the pick classes that the frontends of an image (or of a delta's puts) lead to."""
-    numbers = {class_of(value) for name in _CLASS_MAPS for value in elements_by_map.get(name, {}).values()}
+    values = {value[:CLASS_LENGTH] for name in _CLASS_MAPS for value in elements_by_map.get(name, {}).values()}
+    numbers = set(map(class_of, values))
     return {pick for number in numbers if (pick := pick_class(number)) is not None}
 
 

@@ -1,6 +1,6 @@
 """A set's elements as they were before some changed, without a second copy of the others."""
 
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import TypeVar, overload
 
 from nodeagent.proxy.dataplane.image.image import Elements
@@ -29,6 +29,11 @@ class EarlierElements(Mapping[bytes, bytes]):
             value = self._before[key]
             return default if value is None else value
         return self._present.get(key, default)
+
+    def values_at(self, keys: Iterable[bytes]) -> list[bytes | None]:
+        """Returns what `get` does for each key."""
+        before, present = self._before, self._present
+        return [before[key] if key in before else present.get(key) for key in keys]
 
     def __getitem__(self, key: bytes) -> bytes:
         value = self.get(key)
@@ -66,3 +71,8 @@ class EarlierElements(Mapping[bytes, bytes]):
             return self._present
         earlier = {key: value for key, value in self._before.items() if value is not None}
         return {key: value for key, value in self._present.items() if key not in self._before} | earlier
+
+
+def values_at(elements: Mapping[bytes, bytes], keys: Iterable[bytes]) -> list[bytes | None]:
+    """Returns the value of each key; None: it is absent."""
+    return elements.values_at(keys) if isinstance(elements, EarlierElements) else [elements.get(key) for key in keys]

@@ -27,6 +27,8 @@ ReadableImage = Mapping[str, Mapping[bytes, bytes]]
 _PORT_PAD = struct.Struct(">H2x")
 _PROTOCOL_PAD = struct.Struct("B3x")
 _NATIVE = struct.Struct("=I")
+CLASS_LENGTH = _NATIVE.size
+"""Bytes of a class, at the beginning of a frontend's value."""
 
 
 def packed_protocol(protocol: Protocol) -> bytes:
@@ -47,7 +49,7 @@ def class_of(value: bytes) -> int:
 
 def comment_of(value: bytes) -> bytes:
     """Returns the comment in a frontend's value."""
-    return value[_NATIVE.size :]
+    return value[CLASS_LENGTH:]
 
 
 def service_name(value: bytes) -> bytes:

@@ -180,10 +180,10 @@ def _changed_endpoints(before: Sequence[Backend], after: Sequence[Backend]) -> t
 
 
 def _values(addresses: set[str], port: int) -> set[bytes]:
-    return set(endpoint_values([*addresses], port)) if addresses else set()
+    return {endpoint_value(address, port) for address in addresses}
 
 
 def _positions(held: list[bytes], wanted: set[bytes]) -> list[int]:
     if len(wanted) < _FEW:
-        return sorted(held.index(endpoint) for endpoint in wanted)
+        return sorted([held.index(endpoint) for endpoint in wanted])
     return [slot for slot, endpoint in enumerate(held) if endpoint in wanted]

@@ -6,6 +6,7 @@ A key in an interval set is first ‖ last, both inclusive; values are empty in 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from struct import Struct
 
 from nodeagent.wire.netlink.framing import (
     ATTRIBUTE,
@@ -29,6 +30,8 @@ MAX_LIST_BYTES = 65000
 """Of elements in one message: an attribute's length field has 16 bits."""
 
 _HEAD = ATTRIBUTE.size
+_COMMENT_HEAD = Struct("=HHBB")
+"""Length and type of the attribute, then the type and the length of libnftnl's part in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +146,10 @@ def _data(value: bytes) -> bytes:
 
 def comment_attribute(text: bytes) -> bytes:
     """Returns the attribute that holds an element's comment, with libnftnl's head of two bytes."""
-    head = bytes((uapi.NFTNL_UDATA_SET_ELEM_COMMENT, len(text) + 1))
-    return attribute(uapi.NFTA_SET_ELEM_USERDATA, head + text + b"\0")
+    with_nul = len(text) + 1
+    size = _COMMENT_HEAD.size + with_nul
+    head = _COMMENT_HEAD.pack(size, uapi.NFTA_SET_ELEM_USERDATA, uapi.NFTNL_UDATA_SET_ELEM_COMMENT, with_nul)
+    return head + text + b"\0" * (1 + -size % 4)
 
 
 _U64 = 8

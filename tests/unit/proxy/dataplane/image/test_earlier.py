@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.proxy.dataplane.image.earlier import EarlierElements
+from nodeagent.proxy.dataplane.image.earlier import EarlierElements, values_at
 
 KEPT, CHANGED, REMOVED, ADDED, NEVER = b"kept", b"changed", b"removed", b"added", b"never"
 COPY = {KEPT: b"1", CHANGED: b"2", REMOVED: b"3"}
@@ -38,6 +38,11 @@ def test_a_key_has_the_value_of_the_copy(earlier: EarlierElements, key: bytes) -
     else:
         with pytest.raises(KeyError):
             earlier[key]
+
+
+def test_many_keys_are_read_at_once(earlier: EarlierElements) -> None:
+    keys = [KEPT, CHANGED, REMOVED, ADDED, NEVER]
+    assert values_at(earlier, keys) == values_at(COPY, keys) == [b"1", b"2", b"3", None, None]
 
 
 def test_the_earlier_image_differs_from_the_present_elements() -> None:
