@@ -122,6 +122,22 @@ class ServiceState(Struct, frozen=True, gc=False):
     problems: tuple[Problem, ...] = ()
 
 
+def have_same_places(ones: Sequence[Frontend], others: Sequence[Frontend]) -> bool:
+    """Returns whether two services' frontends have the same places and kinds, in this order."""
+    if len(ones) != len(others):
+        return False
+    for one, other in zip(ones, others, strict=True):
+        if (
+            one.port != other.port
+            or one.address != other.address
+            or one.kind is not other.kind
+            or one.protocol is not other.protocol
+            or one.family is not other.family
+        ):
+            return False
+    return True
+
+
 class NamesHere(Struct, frozen=True, gc=False):
     """Where this node answers DNS queries itself: addresses (canonical text) and ports. answering: a process reads the queries now.
     former: addresses that served queries under the previous configuration, whose last answers are still sent."""

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from nodeagent.model.addresses import Family, Protocol
-from nodeagent.model.frontend import Frontend, FrontendKind, ServiceState
+from nodeagent.model.frontend import Frontend, FrontendKind, ServiceState, have_same_places
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.precedence import age_of
 from nodeagent.model.problem import Problem
@@ -99,7 +99,7 @@ class Claims:
             owners = self._cluster_ips.get(address, ())
             if owners and all(owner.key != key for owner in owners):
                 return owners[0].key
-        winner = self._places[frontend.place][0].key
+        winner = self._places[frontend.family, address, frontend.protocol, frontend.port][0].key
         return winner if winner != key else None
 
     def _enter(self, key: ObjectKey, footprint: _Footprint, affected: set[ObjectKey]) -> None:
@@ -132,8 +132,7 @@ def _claim_the_same(one: ServiceState, other: ServiceState) -> bool:
     return (
         one.created == other.created
         and one.cluster_ips == other.cluster_ips
-        and [(each.family, each.address, each.protocol, each.port, each.kind) for each in one.frontends]
-        == [(each.family, each.address, each.protocol, each.port, each.kind) for each in other.frontends]
+        and have_same_places(one.frontends, other.frontends)
     )
 
 

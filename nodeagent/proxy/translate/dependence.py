@@ -43,7 +43,7 @@ def parts_read(service: Service, slices: Iterable[EndpointSlice]) -> Part:
 def _is_external(service: Service) -> bool:
     spec, status = service.spec, service.status
     balanced = status is not None and status.load_balancer is not None and status.load_balancer.ingress
-    return bool(spec.external_ips or balanced or any(port.node_port for port in spec.ports or ()))
+    return bool(spec.external_ips or balanced or [port for port in spec.ports or () if port.node_port])
 
 
 def changed_parts(before: Context | None, after: Context) -> Part:

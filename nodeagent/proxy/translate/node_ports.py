@@ -41,7 +41,7 @@ def node_port_cidrs(texts: Sequence[str], context: Context, problems: list[Probl
 
 def has_node_port(state: ServiceState) -> bool:
     """Returns whether a Service is reached at a node port."""
-    return any(one.kind is FrontendKind.NODE_PORT for one in state.frontends)
+    return FrontendKind.NODE_PORT in [one.kind for one in state.frontends]
 
 
 def relevant_problems(problems: tuple[Problem, ...], *, node_ports: bool) -> tuple[Problem, ...]:

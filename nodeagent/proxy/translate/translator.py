@@ -45,6 +45,8 @@ class Translator:
 
     def outdated_by(self, context: Context) -> Collection[ObjectKey]:
         """Returns the services that depend on something that differs between this context and the last."""
+        if context is self._context:
+            return self._outdated
         parts = changed_parts(self._context, context)
         if Part.REST in parts:
             return self._inputs.keys()

@@ -53,8 +53,10 @@ class Histogram:
 
     def observe(self, value: float, *labels: str) -> None:
         """Adds a value to its bucket."""
-        self.begin(*labels)
-        seen = self.values[labels]
+        seen = self.values.get(labels)
+        if seen is None:
+            self.begin(*labels)
+            seen = self.values[labels]
         seen.counts[bisect_left(self.bounds, value)] += 1
         seen.total += value
 

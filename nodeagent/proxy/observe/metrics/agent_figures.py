@@ -88,14 +88,17 @@ class AgentFigures(DataplaneListener):
         if report.waited_seconds or report.dirty:
             self._waited.observe(report.waited_seconds)
         for family, table in report.families.items():
+            name = family.value
             if table.messages:
-                self._commit.observe(table.seconds, family.value)
-            self._elements.add(family.value, by=table.touched)
-            self._messages.add(family.value, by=table.messages)
-            self._new_tables.add(family.value, by=table.new_table)
+                self._commit.observe(table.seconds, name)
+            self._elements.add(name, by=table.touched)
+            self._messages.add(name, by=table.messages)
+            self._new_tables.add(name, by=table.new_table)
         for what in report.disturbed:
             self._drift.add(what)
         self._unrepaired.update(report.disturbed)
+        if not self._unrepaired:
+            return
         right = {family.value for family in report.programmed} | ({"interface"} if report.interface_in_sync else set())
         for what in right & self._unrepaired.keys():
             self._repairs.add(what, by=self._unrepaired.pop(what))

@@ -86,16 +86,18 @@ class KubeProxyFigures(DataplaneListener):
 
     def passed(self, report: PassReport) -> None:
         now = self._wall()
-        tables = sum(table.seconds for table in report.families.values())
+        tables = sum([table.seconds for table in report.families.values()])
+        beside_tables = report.seconds - tables
+        programmed: list[str] = []
         for family, table in report.families.items():
-            seconds = max(0.0, report.seconds - tables + table.seconds)
-            self._sync.observe(seconds, family.value)
-            (self._full if report.full else self._partial).observe(seconds, family.value)
+            name, seconds = family.value, max(0.0, beside_tables + table.seconds)
+            self._sync.observe(seconds, name)
+            (self._full if report.full else self._partial).observe(seconds, name)
             if table.ok:
-                self._last.set(now, family.value)
+                programmed.append(name)
+                self._last.set(now, name)
             else:
-                self._failures.add(family.value)
-        programmed = [family.value for family in report.programmed]
+                self._failures.add(name)
         for moment in self._triggers(report.dirty):
             for name in programmed:
                 self._programming.observe(max(0.0, now - moment.timestamp()), name)
@@ -169,6 +171,8 @@ def _trigger_time(endpoints: EndpointSlice) -> datetime | None:
 def _without_local_endpoints(state: ServiceState) -> frozenset[tuple[str, str, ServicePortName]]:
     """Returns (family, policy, service port) for which other nodes have endpoints and this node has none."""
     found = [one for one in state.frontends if one.route.otherwise is Unserved.DROP and not one.route.backends]
+    if not found:
+        return frozenset()
     return frozenset(
         (one.family.value, "internal" if one.kind is FrontendKind.CLUSTER_IP else "external", one.service_port)
         for one in found

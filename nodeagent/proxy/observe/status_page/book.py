@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from nodeagent.model.addresses import Family, endpoint_text, unpack_address
-from nodeagent.model.frontend import Frontend, FrontendKind, ServiceState
+from nodeagent.model.frontend import Frontend, FrontendKind, ServiceState, have_same_places
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.reports import KernelCounts, PassReport
 
@@ -48,21 +48,14 @@ class ServiceBook:
         for key, state in report.changed.items():
             self._revisions[key] = self.revision
             before = self._states.pop(key, None)
-            places_before = [] if before is None else [*map(_key_of, before.frontends)]
-            places = [] if state is None else [*map(_key_of, state.frontends)]
             self._unserved.discard(key)
-            if places != places_before:
-                for place in places_before:
-                    self._owners.pop(place, None)
-                for place in places:
-                    self._owners[place] = key
+            if before is None or state is None or not have_same_places(before.frontends, state.frontends):
+                self._replace_places(key, before, state)
             if state is None:
                 self._connections.pop(key, None)
                 self._gone.append(key)
             else:
                 self._states[key] = state
-                if before is None or places != places_before:
-                    self._connections[key] = sum([self._counts.get(place, 0) for place in places])
                 for one in state.frontends:
                     if not one.route.backends:
                         self._unserved.add(key)
@@ -70,6 +63,14 @@ class ServiceBook:
             gone = self._gone.popleft()
             if gone not in self._states:
                 self._revisions.pop(gone, None)
+
+    def _replace_places(self, key: ObjectKey, before: ServiceState | None, state: ServiceState | None) -> None:
+        for one in () if before is None else before.frontends:
+            self._owners.pop(_key_of(one), None)
+        for one in () if state is None else state.frontends:
+            self._owners[_key_of(one)] = key
+        if state is not None:
+            self._connections[key] = self._connections_of(state)
 
     @property
     def counts(self) -> Mapping[FrontendKey, int]:
