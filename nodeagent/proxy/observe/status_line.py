@@ -18,10 +18,12 @@ class StatusLine:
     def after_pass(self, report: PassReport, problems: int) -> str:
         """Returns the line after this pass; must be called for every pass. problems: the number of all problems."""
         for key, state in report.changed.items():
-            now = 0 if state is None else _endpoints(state)
-            self._total += now - self._endpoints.pop(key, 0)
+            now, before = 0 if state is None else _endpoints(state), self._endpoints.get(key, 0)
+            self._total += now - before
             if now:
                 self._endpoints[key] = now
+            elif before:
+                del self._endpoints[key]
         works = [family.value for family in report.families if family in report.programmed]
         fails = [family.value for family in report.families if family not in report.programmed]
         served = f"{counted(report.services, 'service')}, {counted(self._total, 'endpoint')}"

@@ -194,14 +194,14 @@ class ClusterStore:
 
     def put(self, obj: StoredObject) -> None:
         """Stores the object as the latest version. One that is filtered out counts as deleted."""
-        if isinstance(obj, Node):
-            self._put_node(self._retention.retain(obj))
-        elif not self.admits(obj):
+        if not self.admits(obj):
             self.remove(type(obj), key_of(obj))
-        elif isinstance(obj, Service):
-            self._update_services({key_of(obj): self._retention.retain(obj)}, ())
         elif isinstance(obj, EndpointSlice):
             self._put_slice(key_of(obj), self._retention.retain(obj))
+        elif isinstance(obj, Node):
+            self._put_node(self._retention.retain(obj))
+        elif isinstance(obj, Service):
+            self._update_services({key_of(obj): self._retention.retain(obj)}, ())
         else:
             self._update_service_cidrs({key_of(obj): self._retention.retain(obj)}, ())
 
@@ -218,10 +218,10 @@ class ClusterStore:
 
     def admits(self, obj: StoredObject) -> bool:
         """Returns whether the agent uses this object."""
-        if isinstance(obj, Service):
-            return self._for_names or not (is_of_other_proxy(obj) or obj.spec.cluster_ip == "None")
         if isinstance(obj, EndpointSlice):
             return is_of_service(obj) and (self._for_names or not is_headless_slice(obj))
+        if isinstance(obj, Service):
+            return self._for_names or not (is_of_other_proxy(obj) or obj.spec.cluster_ip == "None")
         return True
 
     def commit(self, listing: "Listing[T]") -> None:

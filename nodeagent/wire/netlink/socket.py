@@ -52,6 +52,8 @@ _LARGEST_CODE = (
     1 << 31
 ) - 1  # that can be spelled; above 4095 subsystems have codes of their own (linux/netfilter/ipset/ip_set.h)
 _SEQUENCE_NUMBERS = 1 << 32
+_ENDS = frozenset({NLMSG_DONE, NLMSG_ERROR})
+"""The types of the last message of an answer."""
 # A dump fills at most 32 kB per datagram (measured; a smaller buffer truncates them without an error).
 _RECEIVE_BYTES = 1 << 16
 # Each failing message answers with a datagram; this many always fit in a receive buffer of default size.
@@ -234,7 +236,7 @@ class NetlinkSocket:
                     if received.seq != seq:
                         continue
                     interrupted = interrupted or bool(received.flags & NLM_F_DUMP_INTR)
-                    if received.type in {NLMSG_DONE, NLMSG_ERROR}:
+                    if received.type in _ENDS:
                         _raise_for_end(received, interrupted=interrupted)
                         ended = True
                         return
@@ -245,19 +247,21 @@ class NetlinkSocket:
                 self.drain()
 
     def fetch(self, request: Request) -> list[bytes]:
-        """Returns the bodies of all messages that answer a request that names objects: one for each, and an acknowledgement ends it.
-
-        Raises OSError if the kernel refuses.
-        """
+        """Returns the bodies of the messages that answer a request that names objects, one for each. Raises OSError if the kernel refuses."""
         seq = self._send_request(request, NLM_F_ACK)
         found: list[bytes] = []
         ended = False
         try:
             while True:
-                for received in messages(self.receive()):
+                datagram = self.receive()
+                length, kind, _, answered, _ = HEADER.unpack_from(datagram)
+                if answered == seq and length == len(datagram) and kind not in _ENDS:
+                    found.append(bytes(datagram[HEADER.size :]))  # the kernel sends each by itself
+                    continue
+                for received in messages(datagram):
                     if received.seq != seq:
                         continue
-                    if received.type in {NLMSG_DONE, NLMSG_ERROR}:
+                    if received.type in _ENDS:
                         _raise_for_end(received, interrupted=False)
                         ended = True
                         return found
@@ -295,7 +299,7 @@ class NetlinkSocket:
                 for received in unlike_messages(datagram):
                     if received.seq == seq:
                         interrupted = interrupted or bool(received.flags & NLM_F_DUMP_INTR)
-                        end = received if received.type in {NLMSG_DONE, NLMSG_ERROR} else end
+                        end = received if received.type in _ENDS else end
                 if end is not None:
                     _raise_for_end(end, interrupted=False)
                 yield datagram

@@ -164,13 +164,14 @@ class Transaction:
         counts, successors = counts or {}, successors or {}
         echo = NLM_F_ECHO if sum(map(len, counts.values())) <= MOST_ECHOED else 0
         for name, keys in delta.deletes.items():
-            others = successors.get(name, {})
+            others, form = successors.get(name, {}), self._form(name)
             carried = {others.get(key, key) for key in counts.get(name, {})}
             for flags, some in (
-                (echo, [key for key in keys if key in carried]),
-                (0, [key for key in keys if key not in carried]),
+                (echo, [key for key in keys if key in carried] if carried else []),
+                (0, [key for key in keys if key not in carried] if carried else keys),
             ):
-                self._add_elements(uapi.NFT_MSG_DELSETELEM, flags, name, tuple(some), pack_keys(self._form(name), some))
+                if some:
+                    self._add_elements(uapi.NFT_MSG_DELSETELEM, flags, name, tuple(some), pack_keys(form, some))
         for name, elements in delta.puts.items():
             encoded = pack_elements(self._form(name), elements, counts.get(name))
             self._add_elements(uapi.NFT_MSG_NEWSETELEM, NLM_F_CREATE, name, tuple(elements), encoded)

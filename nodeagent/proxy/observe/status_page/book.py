@@ -47,11 +47,12 @@ class ServiceBook:
         self.revision += 1
         for key, state in report.changed.items():
             self._revisions[key] = self.revision
-            before = self._states.pop(key, None)
+            before = self._states.get(key)
             self._unserved.discard(key)
             if before is None or state is None or not have_same_places(before.frontends, state.frontends):
                 self._replace_places(key, before, state)
             if state is None:
+                self._states.pop(key, None)
                 self._connections.pop(key, None)
                 self._gone.append(key)
             else:
