@@ -45,6 +45,7 @@ class Server:
             text=True,
             env={**os.environ, "PYTHONPATH": ""},
         )
+        self.pid = self._process.pid
         self.port = int(self._answer())
 
     def order(self, *words: object) -> str:
@@ -75,6 +76,7 @@ class Process:
         self.started = time.monotonic()
         environment = {**os.environ, "PYTHONPATH": str(root)}
         self._process = subprocess.Popen(argv, cwd=directory, stderr=self._log, env=environment)
+        self.pid = self._process.pid
 
     def ready_after(self) -> float:
         """Waits until it is ready; returns the seconds since its start. Raises RuntimeError."""
