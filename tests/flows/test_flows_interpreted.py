@@ -8,8 +8,8 @@ import pytest
 from nodeagent.diagnosis.simulator.interpreter import Interpreter
 from nodeagent.diagnosis.simulator.packet import Fate, Outcome, Packet
 from nodeagent.model.frontend import NodeState
-from nodeagent.proxy.dataplane.image.desired import DesiredImage, classes_in, timeouts_in
-from nodeagent.proxy.dataplane.image.image import empty_image
+from nodeagent.proxy.dataplane.image.desired import DesiredImage
+from nodeagent.proxy.dataplane.image.image import classes_in, empty_image, timeouts_in
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 from nodeagent.proxy.dataplane.program.program import build_program
 from nodeagent.proxy.dataplane.program.schema import AFFINITY, DATA_SETS, set_specs

@@ -19,8 +19,8 @@ from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import LABEL_SERVICE_NAME, EndpointSlice, Service, ServiceCIDR
 from nodeagent.proxy.dataplane.driver.transaction import Transaction
 from nodeagent.proxy.dataplane.image.delta import Delta, apply_delta, diff_images, diff_keys
-from nodeagent.proxy.dataplane.image.desired import DesiredImage, classes_in, timeouts_in
-from nodeagent.proxy.dataplane.image.image import TableImage, class_of, empty_image
+from nodeagent.proxy.dataplane.image.desired import DesiredImage
+from nodeagent.proxy.dataplane.image.image import TableImage, class_of, classes_in, empty_image, timeouts_in
 from nodeagent.proxy.dataplane.image.render import endpoint_lists, programmed_keys, slot_keys
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
@@ -346,26 +346,6 @@ def test_a_restart_ends_where_a_fresh_start_does_whatever_the_kernel_holds(
     assert table.programmed == table.desired.image
     assert canonical(table.programmed) == canonical(from_scratch(cluster, family).programmed)
     assert table.sync(cluster).empty
-
-
-images = st.fixed_dictionaries(
-    {name: st.dictionaries(st.binary(max_size=1), st.binary(max_size=1), max_size=4) for name in ("one", "two")}
-)
-
-
-@given(wanted=images, programmed=images)
-def test_applying_a_difference_leads_to_what_is_wanted(wanted: TableImage, programmed: TableImage) -> None:
-    delta = diff_images(wanted, programmed)
-    touched = sum(
-        wanted[name].get(key) != programmed[name].get(key)
-        for name in wanted
-        for key in wanted[name].keys() | programmed[name].keys()
-    )
-    assert delta.touched == touched
-    assert delta.empty == (wanted == programmed)
-    apply_delta(programmed, delta)
-    assert programmed == wanted
-    assert diff_images(wanted, programmed).empty
 
 
 @pytest.mark.parametrize("others", [10, 1000])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from nodeagent.diagnosis.simulator.interpreter import Interpreter
 from nodeagent.diagnosis.simulator.packet import Fate, Outcome, Packet
 from nodeagent.model.addresses import Family, Protocol
-from nodeagent.proxy.dataplane.image.desired import DesiredImage, classes_in, timeouts_in
-from nodeagent.proxy.dataplane.image.image import TableImage, empty_image
+from nodeagent.proxy.dataplane.image.desired import DesiredImage
+from nodeagent.proxy.dataplane.image.image import TableImage, classes_in, empty_image, timeouts_in
 from nodeagent.proxy.dataplane.program.chain import PodDetection, Program, ProgramOptions
 from nodeagent.proxy.dataplane.program.program import build_program
 from nodeagent.proxy.dataplane.program.schema import AFFINITY, DATA_SETS, set_specs

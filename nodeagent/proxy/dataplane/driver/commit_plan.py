@@ -16,8 +16,7 @@ from nodeagent.proxy.dataplane.driver.transaction import Transaction
 from nodeagent.proxy.dataplane.driver.unused_chains import Unused
 from nodeagent.proxy.dataplane.image.carried_counts import Counts, Successors
 from nodeagent.proxy.dataplane.image.delta import Delta, diff_images, diff_keys
-from nodeagent.proxy.dataplane.image.desired import classes_in, timeouts_in
-from nodeagent.proxy.dataplane.image.image import TableImage, empty_image
+from nodeagent.proxy.dataplane.image.image import TableImage, classes_in, empty_image, timeouts_in
 from nodeagent.proxy.dataplane.image.range_changes import split_delta
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import Program, ProgramOptions

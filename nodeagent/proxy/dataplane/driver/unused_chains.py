@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nodeagent.proxy.dataplane.driver.belief import Belief
-from nodeagent.proxy.dataplane.image.desired import classes_in, timeouts_in
+from nodeagent.proxy.dataplane.image.image import classes_in, timeouts_in
 from nodeagent.proxy.dataplane.program.classes import PickClass
 
 LOOK_SECONDS: Final = 60.0

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import NamedTuple
 
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.frontend import NamesHere, NodeState, ServiceState
@@ -13,12 +12,18 @@ from nodeagent.model.problem import Problem
 from nodeagent.proxy.dataplane.image.affinity import AffinityIds
 from nodeagent.proxy.dataplane.image.blocks import OtherAddresses
 from nodeagent.proxy.dataplane.image.earlier import EarlierElements
+from nodeagent.proxy.dataplane.image.held_service import (
+    HeldService,
+    RenderedService,
+    count_elements,
+    flat_keys,
+    has_same_keys,
+    keys_in,
+)
 from nodeagent.proxy.dataplane.image.image import (
-    CLASS_LENGTH,
     Elements,
     ReadableImage,
     TableImage,
-    class_of,
     comment_of,
     empty_image,
     interval_elements,
@@ -31,7 +36,7 @@ from nodeagent.proxy.dataplane.image.render import EndpointLists, Rendering, ren
 from nodeagent.proxy.dataplane.image.slots import Held, new_list
 from nodeagent.proxy.dataplane.image.timeouts import AffinityTimeouts
 from nodeagent.proxy.dataplane.program import schema
-from nodeagent.proxy.dataplane.program.classes import PickClass, pick_class
+from nodeagent.proxy.dataplane.program.classes import PickClass
 
 _SHARED = frozenset({schema.CLUSTER_IPS, schema.CLUSTER_IP_BLOCKS, schema.HAIRPIN})
 """Sets in which several services may have the same element; in all others a key belongs to one service."""
@@ -39,41 +44,7 @@ _SHARED = frozenset({schema.CLUSTER_IPS, schema.CLUSTER_IP_BLOCKS, schema.HAIRPI
 _TAKEN_OVER = (schema.FRONTENDS, schema.BACKENDS, schema.NODEPORTS, schema.NODEPORT_BACKENDS, schema.CLUSTER_IPS)
 """Sets with most of the elements, which only services fill, and in any order."""
 
-_CLASS_MAPS = (
-    schema.FRONTENDS,
-    schema.GUARDED_FRONTENDS,
-    schema.FRONTENDS_CLUSTER_SCOPE,
-    schema.FRONTENDS_LOCAL_SCOPE,
-    schema.NODEPORTS,
-    schema.NODEPORTS_CLUSTER_SCOPE,
-    schema.NODEPORTS_LOCAL_SCOPE,
-)
 MOST_FORMS = 1000
-_TIMEOUT_MAPS = (schema.STICKY_TIMEOUTS, schema.NODEPORT_STICKY_TIMEOUTS)
-
-
-class _Held(NamedTuple):
-    """One service's part of the image: its keys, for each the set that has it, its endpoint lists, and the state that was rendered."""
-
-    sets: tuple[str, ...] = ()
-    keys: tuple[bytes, ...] = ()
-    lists: tuple[Held, ...] = ()
-    state: ServiceState | None = None
-
-    def by_set(self) -> dict[str, list[bytes]]:
-        """Returns the keys by set."""
-        found: dict[str, list[bytes]] = {}
-        for name, key in zip(self.sets, self.keys, strict=True):
-            found.setdefault(name, []).append(key)
-        return found
-
-
-class _Rendered(NamedTuple):
-    """A service's rendering, its lists, and those of them that are new."""
-
-    rendering: Rendering
-    lists: tuple[Held, ...] = ()
-    new: tuple[Held, ...] = ()
 
 
 class DesiredImage:
@@ -87,7 +58,7 @@ class DesiredImage:
     def __init__(self, family: Family) -> None:
         self.family = family
         self.image: TableImage = empty_image(schema.DATA_SETS)
-        self._held: dict[ObjectKey, _Held] = {}
+        self._held: dict[ObjectKey, HeldService] = {}
         self._forms: dict[tuple[str, ...], tuple[str, ...]] = {}
         """Each `sets` of what is held, by itself: services of the same form share it."""
         self._shared: dict[str, Counter[bytes]] = {name: Counter() for name in _SHARED}
@@ -136,7 +107,7 @@ class DesiredImage:
         if self._found is not None:
             # The view of it takes a call for each key; no key is written before its service reads it.
             programmed = self._found
-        rendered: dict[ObjectKey, _Rendered] = {}
+        rendered: dict[ObjectKey, RenderedService] = {}
         new: list[ObjectKey] = []
         touched: set[bytes] = set()
         for key, state in changes.items():
@@ -145,26 +116,26 @@ class DesiredImage:
                 new.append(key)
                 continue
             if self._replace_routes(before, state):
-                self._held[key] = _Held(before.sets, before.keys, before.lists, state)
+                self._held[key] = HeldService(before.sets, before.keys, before.lists, state)
                 continue
             ready = self._render(key, state, before, programmed)
-            if _same_keys(before, ready):
+            if has_same_keys(before, ready):
                 self._replace_values(ready.rendering.elements)
-                self._held[key] = _Held(before.sets, before.keys, before.lists, state)
+                self._held[key] = HeldService(before.sets, before.keys, before.lists, state)
             else:
                 rendered[key] = ready
                 touched |= self._retire(self._held.pop(key), ready)
         for key, ready in rendered.items():
             touched |= self._install(key, changes[key], ready)
         for key in new:  # one by one: at the first pass they are all services
-            touched |= self._install(key, changes[key], self._render(key, changes[key], _Held(), programmed))
+            touched |= self._install(key, changes[key], self._render(key, changes[key], HeldService(), programmed))
         if self._found is not None:
             self._remove_what_no_service_has()
             self._found, self._lists = None, {}
         if touched:
             self._look_at_blocks(touched)
 
-    def _replace_routes(self, held: _Held, state: ServiceState | None) -> bool:
+    def _replace_routes(self, held: HeldService, state: ServiceState | None) -> bool:
         """Replaces the endpoints of a service of which nothing else differs from what was rendered; returns False if more may differ."""
         before = held.state
         frontends = None if before is None or state is None else with_new_routes(before, state, self.family)
@@ -184,7 +155,9 @@ class DesiredImage:
         self._add(schema.FRONTENDS, changed)
         return True
 
-    def _render(self, key: ObjectKey, state: ServiceState | None, held: _Held, programmed: ReadableImage) -> _Rendered:
+    def _render(
+        self, key: ObjectKey, state: ServiceState | None, held: HeldService, programmed: ReadableImage
+    ) -> RenderedService:
         """Renders the new state of a service. Lists that stay are amended in the image already."""
         self.unrendered.pop(key, None)
         before = {listed.where: listed for listed in held.lists} if held.lists else {}
@@ -206,8 +179,8 @@ class DesiredImage:
             self.timeouts.admit(key, self.affinity.admit(key, None))
             detail = f"internal error, the service is left out in {self.family.value}: {type(error).__name__}: {error}"
             self.unrendered[key] = Problem(f"Service {key}", "RenderingFailed", detail)
-            return _Rendered(Rendering({}, {}))
-        return _Rendered(rendering, tuple(lists), tuple(new))
+            return RenderedService(Rendering({}, {}))
+        return RenderedService(rendering, tuple(lists), tuple(new))
 
     def _replace_values(self, wanted: TableImage) -> None:
         for name, elements in wanted.items():
@@ -316,7 +289,7 @@ class DesiredImage:
                     return service
         return None
 
-    def _retire(self, held: _Held, successor: _Rendered) -> set[bytes]:
+    def _retire(self, held: HeldService, successor: RenderedService) -> set[bytes]:
         """Removes a service's elements, except those of lists that stay; returns the blocks in which something may have changed."""
         for name, key in zip(held.sets, held.keys, strict=True):
             counts = self._shared.get(name)
@@ -331,7 +304,7 @@ class DesiredImage:
                 self._put(listed.where.name, dict.fromkeys(listed.keys()))
         return self._others.remove(held.by_set())
 
-    def _install(self, key: ObjectKey, state: ServiceState | None, ready: _Rendered) -> set[bytes]:
+    def _install(self, key: ObjectKey, state: ServiceState | None, ready: RenderedService) -> set[bytes]:
         """Adds a service's elements; returns the blocks in which something may have changed."""
         elements = ready.rendering.elements
         for name, wanted in elements.items():
@@ -342,49 +315,26 @@ class DesiredImage:
             self._add(name, wanted)
         for listed in ready.new:
             self._add(listed.where.name, listed.elements())
-        sets, keys = _flat(elements)
+        sets, keys = flat_keys(elements)
         if keys or ready.lists:
             if len(self._forms) >= MOST_FORMS:
                 self._forms.clear()
-            self._held[key] = _Held(self._forms.setdefault(sets, sets), keys, ready.lists, state)
+            self._held[key] = HeldService(self._forms.setdefault(sets, sets), keys, ready.lists, state)
         return self._others.add(elements)
 
     def _remove_what_no_service_has(self) -> None:
         """Removes it from the sets that were taken over. They are looked through only if they have more elements than all services."""
-        counts: Counter[str] = Counter()
-        for sets, services in Counter([held.sets for held in self._held.values()]).items():
-            for name in sets:
-                counts[name] += services
-        for held in self._held.values():
-            for listed in held.lists:
-                counts[listed.where.name] += len(listed)
+        counts = count_elements(self._held.values())
         for name in _TAKEN_OVER:
             elements, shared = self.image[name], self._shared.get(name)
             if len(elements) != (counts[name] if shared is None else len(shared)):
-                self._put(name, dict.fromkeys(elements.keys() - self._keys_in(name)))
-
-    def _keys_in(self, name: str) -> set[bytes]:
-        """Returns the keys that services have in a set."""
-        found: set[bytes] = set()
-        for held in self._held.values():
-            if name in held.sets:
-                found.update([key for of, key in zip(held.sets, held.keys, strict=True) if of == name])
-            for listed in held.lists:
-                if listed.where.name == name:
-                    found.update(listed.keys())
-        return found
+                self._put(name, dict.fromkeys(elements.keys() - keys_in(name, self._held.values())))
 
 
 @lru_cache(maxsize=1024)  # each change asks for one of few
 def _plain_class(count: int) -> bytes:
     """Returns the class of a frontend with this many endpoints, of which each connection gets any."""
     return packed_class(PickClass(count).number)
-
-
-def _flat(elements: TableImage) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
-    """Returns the set of each key, and the keys."""
-    sets = tuple([name for name, wanted in elements.items() for _ in wanted])
-    return sets, tuple([key for wanted in elements.values() for key in wanted])
 
 
 def concerns(state: ServiceState | None, family: Family) -> bool:
@@ -397,15 +347,6 @@ def concerns(state: ServiceState | None, family: Family) -> bool:
     return family in map(family_of, state.cluster_ips)
 
 
-def _same_keys(held: _Held, ready: _Rendered) -> bool:
-    """Returns whether a service keeps the keys of its elements, and its lists."""
-    return (
-        not ready.new
-        and len(held.lists) == len(ready.lists)
-        and (held.sets, held.keys) == _flat(ready.rendering.elements)
-    )
-
-
 def slots_of(states: Iterable[ServiceState | None]) -> int:
     """Returns how many endpoints all routes of some services have together."""
     count = 0
@@ -414,15 +355,3 @@ def slots_of(states: Iterable[ServiceState | None]) -> int:
             count += len(frontend.route.backends)
             count += 0 if frontend.short_circuit is None else len(frontend.short_circuit.backends)
     return count
-
-
-def classes_in(elements_by_map: ReadableImage) -> set[PickClass]:
-    """Returns the pick classes that the frontends of an image (or of a delta's puts) lead to."""
-    values = {value[:CLASS_LENGTH] for name in _CLASS_MAPS for value in elements_by_map.get(name, {}).values()}
-    numbers = set(map(class_of, values))
-    return {pick for number in numbers if (pick := pick_class(number)) is not None}
-
-
-def timeouts_in(elements_by_map: ReadableImage) -> set[int]:
-    """Returns the affinity timeouts (seconds) in an image or in a delta's puts."""
-    return {class_of(value) for name in _TIMEOUT_MAPS for value in set(elements_by_map.get(name, {}).values())}

@@ -15,6 +15,8 @@ from nodeagent.model.addresses import Family, Protocol, family_of, pack_address,
 from nodeagent.model.carried import carried_ranges
 from nodeagent.model.names import ServicePortName
 from nodeagent.model.text import printable
+from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program.classes import PickClass, pick_class
 
 MAX_COMMENT = 127
 KNOWN_CIDRS = 1024
@@ -29,6 +31,17 @@ _PROTOCOL_PAD = struct.Struct("B3x")
 _NATIVE = struct.Struct("=I")
 CLASS_LENGTH = _NATIVE.size
 """Bytes of a class, at the beginning of a frontend's value."""
+
+_CLASS_MAPS = (
+    schema.FRONTENDS,
+    schema.GUARDED_FRONTENDS,
+    schema.FRONTENDS_CLUSTER_SCOPE,
+    schema.FRONTENDS_LOCAL_SCOPE,
+    schema.NODEPORTS,
+    schema.NODEPORTS_CLUSTER_SCOPE,
+    schema.NODEPORTS_LOCAL_SCOPE,
+)
+_TIMEOUT_MAPS = (schema.STICKY_TIMEOUTS, schema.NODEPORT_STICKY_TIMEOUTS)
 
 
 def packed_protocol(protocol: Protocol) -> bytes:
@@ -129,3 +142,15 @@ def _escape_for_nft(name: str) -> str:
 def empty_image(names: Iterable[str]) -> TableImage:
     """Returns an image in which every set exists and is empty."""
     return {name: {} for name in names}
+
+
+def classes_in(elements_by_map: ReadableImage) -> set[PickClass]:
+    """Returns the pick classes that the frontends of an image (or of a delta's puts) lead to."""
+    values = {value[:CLASS_LENGTH] for name in _CLASS_MAPS for value in elements_by_map.get(name, {}).values()}
+    numbers = set(map(class_of, values))
+    return {pick for number in numbers if (pick := pick_class(number)) is not None}
+
+
+def timeouts_in(elements_by_map: ReadableImage) -> set[int]:
+    """Returns the affinity timeouts (seconds) in an image or in a delta's puts."""
+    return {class_of(value) for name in _TIMEOUT_MAPS for value in set(elements_by_map.get(name, {}).values())}

@@ -17,8 +17,8 @@ from nodeagent.diagnosis.trace.routes import Route as Route_
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, Scope, ServiceState, Unserved
 from nodeagent.model.names import ObjectKey, ServicePortName
-from nodeagent.proxy.dataplane.image.desired import DesiredImage, classes_in, timeouts_in
-from nodeagent.proxy.dataplane.image.image import empty_image
+from nodeagent.proxy.dataplane.image.desired import DesiredImage
+from nodeagent.proxy.dataplane.image.image import classes_in, empty_image, timeouts_in
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import Chain, PodDetection, Program, ProgramOptions
 from nodeagent.proxy.dataplane.program.program import build_program

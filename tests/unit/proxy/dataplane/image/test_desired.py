@@ -7,8 +7,15 @@ from nodeagent.model.addresses import Family, Protocol, pack_address
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.model.packed_backends import pack_backends
-from nodeagent.proxy.dataplane.image.desired import DesiredImage, classes_in, timeouts_in
-from nodeagent.proxy.dataplane.image.image import TableImage, empty_image, frontend_key, packed_class
+from nodeagent.proxy.dataplane.image.desired import DesiredImage
+from nodeagent.proxy.dataplane.image.image import (
+    TableImage,
+    classes_in,
+    empty_image,
+    frontend_key,
+    packed_class,
+    timeouts_in,
+)
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.classes import PickClass
 

@@ -10,8 +10,16 @@ from nodeagent.model.addresses import Family, Protocol, pack_address
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, Scope, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.proxy.dataplane.image.affinity import affinity_id
-from nodeagent.proxy.dataplane.image.desired import DesiredImage, classes_in, timeouts_in
-from nodeagent.proxy.dataplane.image.image import Elements, empty_image, endpoint_value, packed_class, packed_protocol
+from nodeagent.proxy.dataplane.image.desired import DesiredImage
+from nodeagent.proxy.dataplane.image.image import (
+    Elements,
+    classes_in,
+    empty_image,
+    endpoint_value,
+    packed_class,
+    packed_protocol,
+    timeouts_in,
+)
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 from nodeagent.proxy.dataplane.program.program import build_program

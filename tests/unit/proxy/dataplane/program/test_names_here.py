@@ -15,8 +15,8 @@ from nodeagent.model.frontend import (
     ServiceState,
 )
 from nodeagent.model.names import ObjectKey, ServicePortName
-from nodeagent.proxy.dataplane.image.desired import DesiredImage, classes_in, timeouts_in
-from nodeagent.proxy.dataplane.image.image import empty_image
+from nodeagent.proxy.dataplane.image.desired import DesiredImage
+from nodeagent.proxy.dataplane.image.image import classes_in, empty_image, timeouts_in
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import ProgramOptions
 from nodeagent.proxy.dataplane.program.program import build_program
