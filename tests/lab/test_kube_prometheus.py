@@ -30,6 +30,9 @@ Series = dict[str, str]
 def scraped(shared: Any, eventually: Callable[..., None]) -> str:
     """What the agent of a node exposes, once it has programmed an endpoint that became ready after its start."""
     kubectl = [KUBECTL, "--kubeconfig", shared.do("kubeconfig").strip()]
+    # Times of transitions are whole seconds, and the agent leaves out changes from before its start.
+    second_of_start = now()
+    eventually(lambda: now() > second_of_start)
     for status in ("False", "True"):
         ready = {"type": "Ready", "status": status, "lastTransitionTime": now()}
         patch = json.dumps({"status": {"conditions": [ready]}})
