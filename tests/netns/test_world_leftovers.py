@@ -91,17 +91,19 @@ def test_an_error_inside_the_context_leaves_nothing() -> None:
     assert namespaces_of(os.getpid()) == worlds_of_other_tests
 
 
-def dead_pid() -> int:
-    with subprocess.Popen(["true"]) as process:
-        pass
-    return process.pid
+def left_behind(world: str) -> str:
+    """A namespace whose creator has ended. It lives until the namespace exists: other tests sweep at any moment."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as creator:
+        name = namespace_name(creator.pid, world, "pod")
+        create_namespaces([name])
+    return name
 
 
 def test_a_sweep_takes_only_what_dead_creators_left() -> None:
-    left, alive = namespace_name(dead_pid(), "ab", "pod"), namespace_name(os.getpid(), "ab", "pod")
+    left, alive = left_behind("ab"), namespace_name(os.getpid(), "ab", "pod")
     foreign = f"somebody-else-{left}"
     subprocess.run(["ip", "netns", "add", foreign], check=True)
-    create_namespaces([left, alive])
+    create_namespaces([alive])
     try:
         sweep()
         assert left not in our_namespaces(), "in any order of sweeps: others on this machine do it too"
@@ -124,8 +126,7 @@ def test_files_of_agents_go_with_their_namespace() -> None:
 
 
 def test_a_new_world_sweeps_first() -> None:
-    left = namespace_name(dead_pid(), "cd", "pod")
-    create_namespaces([left])
+    left = left_behind("cd")
     with World():
         assert left not in our_namespaces()
 
