@@ -1,6 +1,6 @@
 """The descriptions of the options: the texts below them in `options.py`, which is parsed when the first is asked for.
 
-Only help and the reference show them. A daemon that starts does without: pydantic takes 15 ms to find them.
+Only help and the reference show them, so an agent that starts does not parse them.
 """
 
 import ast
