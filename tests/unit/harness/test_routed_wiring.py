@@ -34,6 +34,7 @@ def test_a_small_world_is_wired_from_the_inside_out() -> None:
                 "addr add fe80::1/64 dev node nodad",
                 "route add 192.168.0.2/32 dev node",
                 "route add 2001:db8::2/128 dev node",
+                "route add 10.244.1.1/32 via 192.168.0.2 dev node onlink",
                 "route add 10.244.1.10/32 via 192.168.0.2 dev node onlink",
                 "route add 10.96.0.0/16 via 192.168.0.2 dev node onlink",
                 "route add fd00:10:96::/112 via 2001:db8::2 dev node onlink",
