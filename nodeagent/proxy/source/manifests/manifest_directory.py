@@ -24,6 +24,8 @@ from nodeagent.runtime.bounded_file import read_whole
 
 SUFFIXES = (".yaml", ".yml", ".json")
 SETTLING_NS = 1_000_000_000
+MOST_READINGS = 3
+"""Of a directory that changes while it is read; whatever changes it is noticed, and it is read again later."""
 LARGEST_BYTES = 64 << 20
 """The limit of one file; 10,000 Services with 10 endpoints each are 20 MB."""
 
@@ -54,10 +56,11 @@ class _Known(Struct, frozen=True):
 
 
 class _Listing(Struct):
-    """Files by name relative to the root, the directories seen, and those that could not be listed."""
+    """Files by name relative to the root, the directories seen, when those were changed last, and those that could not be listed."""
 
     files: dict[str, Path] = {}
     places: set[DirectoryIdentity] = set()
+    changed_ns: dict[Path, int] = {}
     unreadable: dict[str, OSError] = {}
 
 
@@ -78,14 +81,14 @@ class ManifestDirectory:
         self._world = World()
 
     def read(self) -> Reading:
-        """Returns the present content. Raises OSError if the directory cannot be listed at all; what was read before is kept."""
-        listing = _Listing()
-        _list_into(listing, self._root, "")
-        latest = {name: file for name, file in self._known.items() if name.partition("/")[0] in listing.unreadable}
-        for name, path in listing.files.items():
-            file = self._read_file(name, path)
-            if file is not None:
-                latest[name] = file
+        """Returns the present content; if the directory changes meanwhile, what it is afterwards. Raises OSError if it cannot be listed at
+        all; what was read before is kept."""
+        known = self._known
+        for _ in range(MOST_READINGS):
+            listing, latest = self._read_files(known)
+            if _still_the_same(listing):
+                break
+            known = known | latest
         if _versions(latest) != _versions(self._known):
             self._world = merge(_versions(latest).values(), self._node_name)
         self._known = latest
@@ -96,9 +99,19 @@ class ManifestDirectory:
         """The files as last read, in the order of paths."""
         return [file.version for _, file in sorted(self._known.items())]
 
-    def _read_file(self, name: str, path: Path) -> _Known | None:
+    def _read_files(self, known: dict[str, _Known]) -> tuple[_Listing, dict[str, _Known]]:
+        """Returns what is listed, and its files: of directories that cannot be listed the known ones."""
+        listing = _Listing()
+        _list_into(listing, self._root, "")
+        latest = {name: file for name, file in known.items() if name.partition("/")[0] in listing.unreadable}
+        for name, path in listing.files.items():
+            file = self._read_file(name, path, known.get(name))
+            if file is not None:
+                latest[name] = file
+        return listing, latest
+
+    def _read_file(self, name: str, path: Path, known: _Known | None) -> _Known | None:
         """Returns the present file: the known one if it did not change, None if it was just deleted."""
-        known = self._known.get(name)
         try:
             status = path.stat()
             identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
@@ -137,6 +150,14 @@ def _list_into(listing: _Listing, directory: Path, prefix: str) -> None:
             elif entry.name.endswith(SUFFIXES):
                 listing.files[name] = Path(entry.path)
     listing.places.add((str(directory), status.st_dev, status.st_ino))
+    listing.changed_ns[directory] = status.st_mtime_ns
+
+
+def _still_the_same(listing: _Listing) -> bool:
+    """Returns whether no file came, went or was renamed since, of which one may have been read and another one missed."""
+    with suppress(OSError):
+        return all(directory.stat().st_mtime_ns == before for directory, before in listing.changed_ns.items())
+    return False
 
 
 def _list_subdirectory(listing: _Listing, directory: Path, name: str) -> None:

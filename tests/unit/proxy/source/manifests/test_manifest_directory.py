@@ -229,3 +229,48 @@ def test_places_tell_a_replaced_directory_from_the_old_one(tmp_path: Path) -> No
     root.rename(tmp_path / "old")
     (root / "sub").mkdir(parents=True)
     assert directory.read().places != places
+
+
+def while_read(root: Path, change: Callable[[], None]) -> ManifestDirectory:
+    """A directory that is changed when the first of its files is read, and that nobody had changed for long."""
+    os.utime(root, ns=(0, 0))
+    changes = [change]
+
+    def now_ns() -> int:
+        if changes:
+            changes.pop()()
+        return SECOND_NS
+
+    return ManifestDirectory(root, "node-a", now_ns=now_ns)
+
+
+def test_a_file_that_is_renamed_meanwhile_is_not_missed(tmp_path: Path) -> None:
+    for name in ("web", "db"):
+        write(tmp_path / f"{name}.yaml", service(name))
+
+    def rename() -> None:
+        for name in ("web", "db"):
+            (tmp_path / f"{name}.yaml").rename(tmp_path / f"{name}-renamed.yaml")
+
+    assert services(while_read(tmp_path, rename).read()) == ["db", "web"]
+
+
+def test_of_two_files_that_are_written_meanwhile_both_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "last.yaml", service("old"))
+
+    def write_more() -> None:
+        write(tmp_path / "first.yaml", service("first"))
+        write(tmp_path / "last.yaml", service("new"))
+
+    assert services(while_read(tmp_path, write_more).read()) == ["first", "new"]
+
+
+def test_a_directory_that_never_rests_is_read_nevertheless(tmp_path: Path) -> None:
+    write(tmp_path / "web.yaml", service("web"))
+    times = iter(range(0, 1000 * SECOND_NS, SECOND_NS))
+
+    def now_ns() -> int:
+        os.utime(tmp_path, ns=(0, next(times)))
+        return SECOND_NS
+
+    assert services(ManifestDirectory(tmp_path, "node-a", now_ns=now_ns).read()) == ["web"]
