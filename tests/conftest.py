@@ -19,7 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from nodeagent.lab.net.network_namespaces import LabError, create_namespaces, namespace_name, remove_namespace
-from tests.harness.bytecode import compile_share
+from tests.harness.bytecode import compile_share, find_constants_by_name
 from tests.harness.effort import AT_LENGTH
 from tests.harness.warm_start import MODULES, WarmLauncher
 from tests.harness.worlds.forks import SeparateForkServer
@@ -37,6 +37,7 @@ which signs anything here. The one takes each 0.2 s, the other 0.1 s of processo
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+find_constants_by_name()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,6 +3,7 @@ for the constants that hypothesis tries."""
 
 import compileall
 import hashlib
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,6 +19,7 @@ from _pytest.assertion.rewrite import (
     get_cache_dir,
 )
 from hypothesis.configuration import storage_directory
+from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import constants_from_module
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +51,17 @@ def sources(asked: list[Path]) -> Iterator[Path]:
         wanted = any(path == one or one in path.parents for one in asked) if is_test else True
         if wanted and not NAMED_ONLY & set(path.relative_to(ROOT).parts):
             yield path
+
+
+def find_constants_by_name() -> None:
+    """Have hypothesis look for constants to try in what `is_source` names. It would resolve the paths of all 2,600 modules to find these."""
+    vars(providers)["is_local_module_file"] = is_source
+
+
+def is_source(path: str) -> bool:
+    """Whether it is a file of this tree that no test is made of."""
+    inner = path.removeprefix(f"{ROOT}{os.sep}")
+    return inner != path and not inner.startswith("tests/") and "/site-packages/" not in inner
 
 
 def keep_constants(path: Path) -> None:
