@@ -1,10 +1,10 @@
 """The Helm chart is well, and renders what `kubectl kustomize` renders: each fact of deploy/ is in both or the test fails."""
 
+from functools import cache
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, Final
 
-import helm_python as helm
 import pytest
 import yaml
 
@@ -25,9 +25,17 @@ VALUES: Final[dict[str, Document]] = {
 VARIANTS: Final = list(chain.from_iterable(combinations(COMPONENTS, count) for count in range(len(COMPONENTS) + 1)))
 
 
+@cache
+def helm() -> Any:
+    """Helm as a library: 50 MB of Go, which only a process that runs these tests loads."""
+    import helm_python as library  # noqa: PLC0415
+
+    return library
+
+
 def of_chart(values: Document, namespace: str = NAMESPACE) -> list[Document]:
     """What `helm install` sends."""
-    with helm.Chart.load(CHART) as chart:
+    with helm().Chart.load(CHART) as chart:
         files = chart.render(values, name="nodeagent", namespace=namespace)
     return [one for text in files.values() for one in yaml.safe_load_all(text) if one]
 
@@ -78,7 +86,7 @@ def test_the_chart_renders_the_same_as_kustomize(tmp_path: Path, components: tup
 
 @pytest.mark.parametrize("components", VARIANTS, ids="+".join)
 def test_the_linter_has_nothing_to_say(components: tuple[str, ...]) -> None:
-    report = helm.lint(CHART, values_of(*components), strict=True, namespace=NAMESPACE)
+    report = helm().lint(CHART, values_of(*components), strict=True, namespace=NAMESPACE)
     said = [one["error"] for one in report["messages"] if one["error"] != "icon is recommended"]
     assert (report["total_charts_linted"], report["errors"], said) == (1, [], [])
 
@@ -91,7 +99,7 @@ def test_the_linter_sees_a_template_that_is_broken(tmp_path: Path) -> None:
             copied.write_bytes(path.read_bytes())
     with (tmp_path / "nodeagent/templates/rbac.yaml").open("a") as file:
         file.write("{{ .Values.missing.part }}\n")
-    assert helm.lint(tmp_path / "nodeagent", values_of())["errors"] != []
+    assert helm().lint(tmp_path / "nodeagent", values_of())["errors"] != []
 
 
 @pytest.mark.parametrize(
@@ -104,7 +112,7 @@ def test_the_linter_sees_a_template_that_is_broken(tmp_path: Path) -> None:
     ],
 )
 def test_values_that_cannot_be_meant_are_refused(values: Document, said: str) -> None:
-    with pytest.raises(helm.HelmError, match=said):
+    with pytest.raises(helm().HelmError, match=said):
         of_chart(values)
 
 
@@ -136,5 +144,5 @@ def test_the_image_and_the_namespace_are_the_users() -> None:
 
 
 def test_the_version_is_that_of_the_program() -> None:
-    with helm.Chart.load(CHART) as chart:
+    with helm().Chart.load(CHART) as chart:
         assert (chart.version, chart.metadata["appVersion"]) == (__version__, __version__)
