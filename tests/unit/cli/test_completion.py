@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.cli.main import COMMANDS
+from nodeagent.cli.main import COMMANDS, main
 
 NODEAGENT = Path(sys.executable).with_name("nodeagent")
 DOCUMENT = Path(__file__).parents[3] / "docs" / "commands.md"
@@ -34,28 +34,51 @@ def bash_script(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return script
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("nodeagent ", set(COMMANDS)),
-        ("nodeagent c", {"check", "cleanup", "config", "connectivity"}),
-        ("nodeagent show ", {"services", "frontends", "backends"}),
-        ("nodeagent config ", {"show", "check"}),
-        ("nodeagent run --cluster", {"--cluster-cidr"}),
-        ("nodeagent cleanup --of k", {"kube-proxy"}),
-        ("nodeagent run --no-such", set()),
-        ("nodeagent run --table-own", {"--table-ownership"}),
-        ("nodeagent run --table-ownership ", {"auto", "owned", "plain"}),
-        ("nodeagent run --log-level w", {"warning"}),
-        ("nodeagent run --dns-autopath t", {"true"}),
-        ("nodeagent explain -o j", {"json"}),
-        ("nodeagent trace --from l", {"lo"}),
-        ("nodeagent trace no", {"node/"}),
-        ("nodeagent help expl", {"explain"}),
-        ("nodeagent help lab fa", {"fault"}),
-    ],
+CASES: dict[str, set[str]] = {
+    "nodeagent ": set(COMMANDS),
+    "nodeagent c": {"check", "cleanup", "config", "connectivity"},
+    "nodeagent show ": {"services", "frontends", "backends"},
+    "nodeagent config ": {"show", "check"},
+    "nodeagent run --cluster": {"--cluster-cidr"},
+    "nodeagent cleanup --of k": {"kube-proxy"},
+    "nodeagent run --no-such": set(),
+    "nodeagent run --table-own": {"--table-ownership"},
+    "nodeagent run --table-ownership ": {"auto", "owned", "plain"},
+    "nodeagent run --log-level w": {"warning"},
+    "nodeagent run --dns-autopath t": {"true"},
+    "nodeagent explain -o j": {"json"},
+    "nodeagent trace --from l": {"lo"},
+    "nodeagent trace no": {"node/"},
+    "nodeagent help expl": {"explain"},
+    "nodeagent help lab fa": {"fault"},
+}
+BY_BASH = (
+    "nodeagent ",
+    "nodeagent run --cluster",
+    "nodeagent run --no-such",
+    "nodeagent explain -o j",
+    "nodeagent trace no",
 )
-def test_bash_completes(bash_script: Path, words: str, expected: set[str]) -> None:
+"""Nothing typed yet, an option, nothing to offer, a value, and what goes on behind a `/`. Each starts an interpreter."""
+
+
+@pytest.mark.parametrize("words", CASES)
+def test_offers_are_as_expected(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the program says it to bash's script: a kind and a word in each line."""
+    monkeypatch.setenv("_NODEAGENT_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+    with pytest.raises(SystemExit) as ended:
+        main([], prog_name="nodeagent")
+    offered = [line.partition(",") for line in capsys.readouterr().out.splitlines() if line]
+    assert (ended.value.code, {kind for kind, _, _ in offered} <= {"plain"}) == (0, True)
+    assert {word for _, _, word in offered} == CASES[words]
+
+
+@pytest.mark.parametrize("words", BY_BASH)
+def test_bash_completes(bash_script: Path, words: str) -> None:
     """By bash itself, with the script that it would load."""
     typed = words.split(" ")
     program = f"""
@@ -68,7 +91,7 @@ def test_bash_completes(bash_script: Path, words: str, expected: set[str]) -> No
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False, timeout=60)
-    assert set(done.stdout.split()) == expected, done.stderr
+    assert set(done.stdout.split()) == CASES[words], done.stderr
 
 
 @pytest.mark.parametrize(("shell", "lines"), [("zsh", ["plain", "json", "_"]), ("fish", ["plain,json"])])
