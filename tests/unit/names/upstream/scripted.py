@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 import dns.flags
@@ -51,10 +52,15 @@ def response(
     message.flags = dns.flags.from_text(flags)
     message.set_rcode(dns.rcode.from_text(rcode))
     for section, lines in ((message.answer, answer), (message.authority, authority), (message.additional, additional)):
-        for line in lines:
-            owner, ttl, _, kind, rdata = line.split(" ", 4)
-            section.append(dns.rrset.from_text(owner, int(ttl), "IN", kind, rdata))
+        section.extend(map(record, lines))
     return message
+
+
+@lru_cache(1024)
+def record(line: str) -> dns.rrset.RRset:
+    """Of a line of a zone file. Servers say the same few again and again, and dnspython takes longer to read one than to send it."""
+    owner, ttl, _, kind, rdata = line.split(" ", 4)
+    return dns.rrset.from_text(owner, int(ttl), "IN", kind, rdata)
 
 
 def says(*answer: str, after: float = 0.01, **parts: Any) -> Behaviour:
