@@ -1,6 +1,6 @@
 """The process in a namespace, forked by a `ForkServer`.
 
-Reads requests from the socket DESCRIPTOR and answers each in its own thread. When its creator closes the socket or
+Reads requests from the socket DESCRIPTOR and answers each in a thread of its own. When its creator closes the socket or
 dies, it ends all other processes in the namespace, removes the namespace's name and exits; no other cleanup is needed.
 """
 
@@ -10,6 +10,7 @@ import resource
 import signal
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
@@ -20,6 +21,9 @@ from nodeagent.lab.net.network_namespaces import LabError, enter, remove_namespa
 from nodeagent.lab.net.ping import ping
 from nodeagent.lab.net.strays import end_processes_beside_us
 from nodeagent.lab.net.tasks import HoldTask, LoadTask, ServeTask, Task
+
+MOST_AT_ONCE = 64
+"""Requests that are carried out; others wait. A member sends one at a time."""
 
 
 class Actor:
@@ -34,13 +38,13 @@ class Actor:
         self._numbers = itertools.count(1)
         self._dialer = self.dialer()
         self._sending = threading.Lock()
+        self._threads = ThreadPoolExecutor(MOST_AT_ONCE)
 
     def run(self) -> None:
         """Answers until the other end is closed."""
         with self._channel.makefile("rb") as lines:
             for line in lines:
-                numbered = msgspec.json.decode(line, type=messages.NumberedRequest)
-                threading.Thread(target=self._answer, args=(numbered,), daemon=True).start()
+                self._threads.submit(self._answer, msgspec.json.decode(line, type=messages.NumberedRequest))
 
     def _answer(self, numbered: messages.NumberedRequest) -> None:
         try:

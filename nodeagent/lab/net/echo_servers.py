@@ -3,6 +3,7 @@
 A TCP connection may carry any number of questions, of any bytes; an HTTP GET gets an HTTP response, once.
 """
 
+import os
 import selectors
 import socket
 import threading
@@ -11,8 +12,6 @@ from contextlib import suppress
 
 from nodeagent.lab.net.actor_messages import Serve
 from nodeagent.model.addresses import Protocol, family_of
-
-TICK = 0.1
 
 
 def echo_text(name: str, peer: tuple[str, int], local: tuple[str, int]) -> bytes:
@@ -29,13 +28,15 @@ def http_answer(text: bytes) -> bytes:
 
 
 class Server:
-    """One port on some addresses, served by a thread until `stop`. Raises OSError if it cannot listen."""
+    """One port on some addresses, served by a thread until `stop`. The thread sleeps while no client asks: a lab has a hundred of
+    them. Raises OSError if it cannot listen."""
 
     def __init__(self, serve: Serve) -> None:
         self.name = serve.name
         self.port = serve.port
         self._selector = selectors.DefaultSelector()
-        self._stopping = threading.Event()
+        self._stopping = os.eventfd(0)
+        self._selector.register(self._stopping, selectors.EVENT_READ)
         self._open: set[socket.socket] = set()
         try:
             for address in serve.addresses:
@@ -48,7 +49,7 @@ class Server:
 
     def stop(self) -> None:
         """Closes the listeners and every open connection."""
-        self._stopping.set()
+        os.eventfd_write(self._stopping, 1)
         self._thread.join()
         self._close()
 
@@ -56,6 +57,7 @@ class Server:
         for opened in self._open:
             opened.close()
         self._selector.close()
+        os.close(self._stopping)
 
     def _listen(self, protocol: Protocol, address: str) -> None:
         family = family_of(address).socket_family
@@ -76,8 +78,10 @@ class Server:
         self._selector.register(opened, selectors.EVENT_READ, answer)
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            for key, _ in self._selector.select(TICK):
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj == self._stopping:
+                    return
                 # An answer that cannot be sent affects only its client.
                 with suppress(OSError):
                     key.data(key.fileobj)
