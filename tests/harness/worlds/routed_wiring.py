@@ -33,10 +33,10 @@ def underlay_side(host: Node | OutsideHost, namespace_of: NamespaceOf) -> Iterat
     """Yields the commands for the underlay's link to one host, and its routes to everything behind it."""
     yield from link_to_host(host, namespace_of)
     if isinstance(host, Node):
-        for (
-            gateway
-        ) in host.pod_gateways:  # elsewhere in the range of pods; the kernel may choose it as the node's source
-            yield f"route add {host_prefix(gateway)} via {first_of(family_of(gateway), host.addresses)} dev {host.name} onlink"
+        # Elsewhere these are in the range of pods. The kernel may choose one as the node's source.
+        for gateway in host.pod_gateways:
+            if family_of(gateway) in families(host.addresses):
+                yield f"route add {host_prefix(gateway)} via {first_of(family_of(gateway), host.addresses)} dev {host.name} onlink"
         for pod in host.pods:
             yield from underlay_route(host, pod)
         for prefix in host.attracts:
