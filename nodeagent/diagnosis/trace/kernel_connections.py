@@ -5,6 +5,7 @@ from pathlib import Path
 from nodeagent.diagnosis.trace.connections import Attempt, Connections, TrackedFlow, silent_endpoints
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.model.addresses import Protocol, pack_address, unpack_address
+from nodeagent.proxy.dataplane.conntrack_list import listed_flows, read_flow_list
 from nodeagent.proxy.dataplane.conntrack_size import flows_tracked
 from nodeagent.proxy.dataplane.source_ports import read_port_shortages
 from nodeagent.wire.netlink.conntrack import NO_CONNTRACK, FlowState, client_of, dump_udp, read_flows, state_of_flow
@@ -48,6 +49,12 @@ def _flows(question: Question) -> list[tuple[TrackedFlow, FlowState]]:
         return []
     source, destination = pack_address(question.source), pack_address(question.destination)
     wanted = int(question.protocol)
+    listed = read_flow_list()
+    if listed is not None and all(
+        (flow.destination, flow.port) != (destination, question.port)
+        for flow in listed_flows(listed, question.family, wanted)
+    ):
+        return []
     found = []
     with NetlinkSocket(NETLINK_NETFILTER) as netlink:
         for datagram in netlink.dump_datagrams(dump_udp(question.family, destination, question.port, of=wanted)):

@@ -8,6 +8,7 @@ Flows are read as a stream and deleted in bounded batches, so memory does not de
 import asyncio
 import errno
 import logging
+import socket
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
@@ -18,6 +19,7 @@ from nodeagent.model.backoff import Backoff
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.names import ServicePortName
 from nodeagent.model.reports import CleaningReport
+from nodeagent.proxy.dataplane.conntrack_list import listed_flows, read_flow_list
 from nodeagent.proxy.dataplane.conntrack_size import flows_tracked, is_one_walk_faster
 from nodeagent.proxy.dataplane.conntrack_stale import Targets, UdpLedger, packed_serving, targets_for
 from nodeagent.proxy.dataplane.worker_thread import in_thread
@@ -193,6 +195,11 @@ class _Pass:
     def _walks(self) -> Iterator[Request]:
         places = self._targets.places
         if not flows_tracked():
+            return
+        listed = read_flow_list()
+        flows = None if listed is None else listed_flows(listed, self._family, socket.IPPROTO_UDP)
+        if flows is not None and not any(map(self._targets.is_stale, flows)):
+            self._seen = len(flows)
             return
         if places > _SELECTED_WALKS or is_one_walk_faster(places):
             yield dump_udp(self._family)

@@ -12,7 +12,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.addresses import Protocol as IpProtocol
 from nodeagent.model.frontend import Frontend, FrontendKind, Route
 from nodeagent.model.names import ObjectKey, ServicePortName
-from nodeagent.proxy.dataplane import source_ports
+from nodeagent.proxy.dataplane import conntrack_list, source_ports
 from nodeagent.proxy.dataplane.conntrack_flows import tracked_flows
 from nodeagent.proxy.dataplane.interface import ServiceInterface
 from tests.harness.effort import SEED, examples
@@ -78,7 +78,8 @@ def track_two_flows(namespace: Namespace, answered_to: str) -> None:
         )
 
 
-def test_the_flows_of_a_service_are_counted(namespace: Namespace) -> None:
+def test_the_flows_of_a_service_are_counted(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conntrack_list, "FEW_FLOWS", 0)
     name = ServicePortName(ObjectKey("kube-system", "dns"), "dns", IpProtocol.UDP)
     frontend = Frontend(FrontendKind.CLUSTER_IP, Family.IPV4, "10.96.0.1", IpProtocol.UDP, 53, name, Route(()))
     track_two_flows(namespace, "10.0.0.1")

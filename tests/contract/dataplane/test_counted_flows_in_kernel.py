@@ -9,7 +9,7 @@ from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.addresses import Protocol as Transport
 from nodeagent.model.frontend import Frontend, FrontendKind, Route
 from nodeagent.model.names import ObjectKey, ServicePortName
-from nodeagent.proxy.dataplane import conntrack_flows
+from nodeagent.proxy.dataplane import conntrack_flows, conntrack_list
 
 pytestmark = pytest.mark.kernel
 
@@ -25,10 +25,18 @@ class Namespace(Protocol):
     def shell(self, command: str) -> str: ...
 
 
-@pytest.mark.parametrize("together", [True, False], ids=["one walk", "a walk for each address"])
+@pytest.mark.parametrize(
+    ("few", "together"),
+    [
+        pytest.param(conntrack_list.FEW_FLOWS, False, id="from the list"),
+        pytest.param(0, True, id="one walk"),
+        pytest.param(0, False, id="a walk for each address"),
+    ],
+)
 def test_the_flows_to_each_address_of_a_service_are_counted_once(
-    namespace: Namespace, monkeypatch: pytest.MonkeyPatch, together: bool
+    namespace: Namespace, monkeypatch: pytest.MonkeyPatch, few: int, together: bool
 ) -> None:
+    monkeypatch.setattr(conntrack_list, "FEW_FLOWS", few)
     monkeypatch.setattr(conntrack_flows, "is_one_walk_faster", lambda _: together)
     name = ServicePortName(ObjectKey("kube-system", "dns"), "dns", Transport.UDP)
     frontends = [
