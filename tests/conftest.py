@@ -7,7 +7,7 @@ import gc
 import os
 import shutil
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
@@ -115,8 +115,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=late)
     items[:] = [item for item in items if item not in late]
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
-    with_packets = {path for path in {item.path for item in items} if has_packets(path)}
+    place = mixed(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in slow, place[item.path]))
+    with_packets = {path for path in place if has_packets(path)}
     for item in items:
         if item.path not in with_packets:
             continue
@@ -125,6 +126,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skipif(True, reason=f"no network namespaces here: {reason}"))
 
 
+def mixed(paths: Iterable[Path]) -> dict[Path, float]:
+    """Returns for each file a place, by which tests with packets and all others are spread evenly. The ones often wait, the others
+    compute: with all of a kind together, first no worker would use the processors, and then each would wait for them."""
+    kinds: dict[bool, list[Path]] = {True: [], False: []}
+    for path in dict.fromkeys(paths):
+        kinds[has_packets(path)].append(path)
+    return {path: number / len(files) for files in kinds.values() for number, path in enumerate(files)}
+
+
+@cache
 def has_packets(path: Path) -> bool:
     return HERE in path.parents and path.relative_to(HERE).parts[0] in WITH_PACKETS
 
