@@ -2,8 +2,8 @@
 
 It answers lists and watches of one page, from bytes that it encoded before. Alone, it is a process of its own that prints its port and
 then follows orders on its standard input, one a line: `churn RATE SECONDS` sends so many changes of an endpoint a second and then prints
-how long all but one in a hundred took until they were in force, in seconds, and how many a second it managed to send; `asked` prints when
-the first request came since the last such order (CLOCK_MONOTONIC).
+how long all but one in a hundred took until they were in force, in seconds, and how many a second it managed to send; `alone COUNT` sends
+so many changes, each in a quiet time, and prints how long half of them took and all but one in a hundred; `asked` prints when the first request came since the last such order (CLOCK_MONOTONIC).
 """
 
 import asyncio
@@ -26,6 +26,9 @@ NODE = "node-1"
 NODE_ADDRESS = "192.0.2.1"
 POD_RANGE = "10.0.0.0/8"
 PATIENCE_SECONDS = 10.0
+LOOK_SECONDS = 0.0001
+REST_SECONDS = 0.05
+"""After which the agent makes a pass at once."""
 STEP = 7919
 """Changes go to one Service in so many, so that each is cold when its turn comes."""
 
@@ -136,6 +139,14 @@ class Kernel:
             await asyncio.sleep(0.001)
         return time.monotonic() - began
 
+    def wait_for(self, address: str, *, full: bool) -> float:
+        """The same, but it blocks, and looks more often."""
+        began = time.monotonic()
+        key = frontend_key(address, Protocol.TCP, 80) + self._slot
+        while self._table.has(schema.BACKENDS, key) is not full and time.monotonic() < began + PATIENCE_SECONDS:
+            time.sleep(LOOK_SECONDS)
+        return time.monotonic() - began
+
 
 async def churn(
     server: WatchServer, lines: Iterator[tuple[int, bool, bytes]], kernel: Kernel, rate: float, seconds: float
@@ -158,6 +169,20 @@ async def churn(
     return f"{sorted(waits)[len(waits) * 99 // 100]} {rate * seconds / lasted}"
 
 
+async def change_alone(
+    server: WatchServer, lines: Iterator[tuple[int, bool, bytes]], kernel: Kernel, count: int
+) -> str:
+    """Sends so many changes, each when the one before has been in force for a while."""
+    waits: list[float] = []
+    for _ in range(count):
+        await asyncio.sleep(REST_SECONDS)
+        service, gone, line = next(lines)
+        await server.send(line)
+        waits.append(kernel.wait_for(cluster_ip(service), full=not gone))
+    waits.sort()
+    return f"{waits[count // 2]} {waits[count * 99 // 100]}"
+
+
 async def _follow_orders(services: int, endpoints: int) -> None:
     server, lines = WatchServer(services, endpoints), numbered_changes(services, endpoints)
     print(await server.start(), flush=True)
@@ -168,6 +193,8 @@ async def _follow_orders(services: int, endpoints: int) -> None:
                 server.first_request = None
             case ["churn", rate, seconds]:
                 print(await churn(server, lines, Kernel(endpoints), float(rate), float(seconds)), flush=True)
+            case ["alone", count]:
+                print(await change_alone(server, lines, Kernel(endpoints), int(count)), flush=True)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RATES = (400, 2000)
 """Changes a second."""
 CHURN_SECONDS = 5
+ALONE = 400
+"""Changes that are each alone in their pass."""
 CALM_SECONDS = 1.0
 LARGE = ("10000x10", "50000x10", "100000x1")
 STORM_SECONDS = 60
@@ -126,6 +128,9 @@ def measure(root: Path, services: int, endpoints: int) -> dict[str, float]:
             found["start to ready, processor s"] = agent.processor_seconds()
             time.sleep(CALM_SECONDS)
             found["RSS MB"] = agent.megabytes()
+            half, nearly_all = map(float, server.order("alone", ALONE).split())
+            found["a change alone, p50 ms until in force"] = half * 1000
+            found["a change alone, p99 ms until in force"] = nearly_all * 1000
             for rate in RATES:
                 before = agent.processor_seconds()
                 late = server.order("churn", rate, CHURN_SECONDS).split()[0]
