@@ -9,7 +9,6 @@ import re
 import resource
 import signal
 import sqlite3
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,8 +38,8 @@ from nodeagent.runtime.certificates import CertificateFailed
 from nodeagent.runtime.logs.setup import set_up_logging
 from nodeagent.runtime.serving.admission import ConnectionLimits
 from nodeagent.runtime.systemd import SystemdNotifier
+from nodeagent.runtime.thread_turns import take_short_turns
 
-_SWITCH_INTERVAL_SECONDS = 0.0005
 _TLS_BUFFER_BYTES = 8 * 1024
 _LONGEST_HISTORY_SECONDS = 24 * 3600
 _USER = re.compile(r"[A-Za-z0-9._:@-]{1,253}")
@@ -161,7 +160,7 @@ def apiserver_command(
         getattr(logging, log_level.upper()), as_json=log_format == "json", journald="JOURNAL_STREAM" in os.environ
     )
     # The store's thread takes the interpreter lock back after every statement; the default of 5 ms is its whole budget.
-    sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
+    take_short_turns()
     # asyncio zeroes a read buffer of 256 KiB for every TLS connection: a thousand idle watches would hold 250 MB. Only what clients
     # send is read through it, and the longest body is 3 MiB.
     asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES

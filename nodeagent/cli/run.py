@@ -33,6 +33,7 @@ from nodeagent.proxy.source.client.api_errors import OperatorError
 from nodeagent.proxy.source.manifests.manifest_error import ManifestError
 from nodeagent.runtime.serving.http import BindFailed
 from nodeagent.runtime.systemd import SystemdNotifier
+from nodeagent.runtime.thread_turns import take_short_turns
 
 _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (OperatorError, UNUSABLE),
@@ -101,6 +102,7 @@ def run_command(
         return
     use_one_arena()
     collect_rarely()
+    take_short_turns()
     faulthandler.enable()  # systemd's watchdog ends a process that hangs with SIGABRT: where did it hang?
     try:
         with asyncio.Runner(loop_factory=DaemonLoop) as runner:

@@ -19,8 +19,8 @@ SERVICES = 250
 """The number of Services that are checked each time, one after the other."""
 MOST = 256
 """The number of addresses that are looked up each time."""
-STEP = 1000
-"""The number of endpoints that are compared before other tasks run: a few milliseconds."""
+STEP = 100
+"""The number of endpoints that are compared before other tasks run: half a millisecond, for which a change may have to wait."""
 MOST_COMPARED = 20_000
 """After this number of endpoints no other Service is begun."""
 CONFIRM_SECONDS = 1.0

@@ -1,8 +1,10 @@
-"""Reads the tables while an agent that starts still waits for the first lists: the kernel looks for elements while lists are decoded."""
+"""Reads the tables while an agent that starts still waits for the first lists: the kernel looks for elements while lists are decoded.
 
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+The thread that reads gives its turn up at each request to the kernel, a thousand times. With long turns of the one that decodes lists
+(`runtime/thread_turns.py`) most of the reading would be done only after that.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodeagent.model.addresses import Family
@@ -11,10 +13,6 @@ from nodeagent.proxy.dataplane.driver.belief import Contents
 from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.program.chain import ProgramOptions
-
-TURN_SECONDS = 0.0005
-"""For how long another thread may run Python before this one gets its turn. It gives its turn up at each request to the kernel, a thousand
-times; with Python's 5 ms for each turn of the thread that decodes lists, most of the reading was done only after that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +29,10 @@ def read_early(socket: Ruleset, options: Mapping[Family, ProgramOptions]) -> dic
     """Returns the table of each family. One that the kernel does not let us read now is left out: the first pass reads it, and reports
     the error. Blocking."""
     found: dict[Family, EarlyReading] = {}
-    with _short_turns():
-        for family, constant in options.items():
-            try:
-                generation = socket.generation()
-                found[family] = EarlyReading(KernelTable(socket, family, constant.specs()).read(), generation)
-            except (Retryable, Unusable):
-                continue
+    for family, constant in options.items():
+        try:
+            generation = socket.generation()
+            found[family] = EarlyReading(KernelTable(socket, family, constant.specs()).read(), generation)
+        except (Retryable, Unusable):
+            continue
     return found
-
-
-@contextmanager
-def _short_turns() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(TURN_SECONDS)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
