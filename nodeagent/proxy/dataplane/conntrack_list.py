@@ -11,8 +11,10 @@ from nodeagent.model.addresses import Family, pack_address
 from nodeagent.proxy.dataplane.conntrack_size import flows_tracked
 from nodeagent.wire.netlink.conntrack import Flow
 
-FEW_FLOWS = 128
-"""With so many, a kernel before 6.6 takes as long for the list as for a dump: it looks for the first flow of each page from the beginning."""
+FEW_FLOWS = 32
+"""More of them do not fit into a page."""
+_BYTES = 1 << 16
+"""More than one read yields: the kernel fills a page (seq_file.c, seq_read_iter)."""
 _LIST = Path("/proc/thread-self/net/nf_conntrack")
 _NAMES = {Family.IPV4: "ipv4", Family.IPV6: "ipv6"}
 _FLOW = re.compile(
@@ -22,12 +24,15 @@ _OF_A_ZONE = re.compile(r"\bzone(-orig|-reply)?=(?!0\b)")
 
 
 def read_flow_list() -> str | None:
-    """Returns the list, a flow a line; None if there are many flows, or if the kernel does not show the list to this process
-    (CONFIG_NF_CONNTRACK_PROCFS)."""
+    """Returns the list, a flow a line; None if it does not come in one piece, or if the kernel does not show it to this process
+    (CONFIG_NF_CONNTRACK_PROCFS). Of several pieces one may lack a flow: older kernels count those that they have shown, and one of these
+    may have ended meanwhile."""
     if flows_tracked() > FEW_FLOWS:
         return None
     try:
-        return _LIST.read_text()
+        with _LIST.open("rb", buffering=0) as file:
+            text = file.read(_BYTES)
+            return None if file.read(1) else text.decode()
     except OSError:
         return None
 

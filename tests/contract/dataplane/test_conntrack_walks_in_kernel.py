@@ -83,6 +83,22 @@ def test_a_table_with_few_flows_is_walked_through_only_for_a_stale_one(
     assert len(walks) == 1
 
 
+@pytest.mark.parametrize(
+    "flows", [conntrack_list.FEW_FLOWS, conntrack_list.FEW_FLOWS + 1], ids=["by bytes", "by number"]
+)
+def test_a_list_that_does_not_come_in_one_piece_is_not_trusted(
+    namespace: Namespace, monkeypatch: pytest.MonkeyPatch, flows: int
+) -> None:
+    """A flow that ends between two reads would hide another one."""
+    walks: list[object] = []
+    monkeypatch.setattr(_Pass, "_walk_to_the_end", lambda _, request, writer: walks.append(request))
+    given_flows(namespace, [track(("10.0.0.1", number), (VIP, 53), POD) for number in range(1, flows + 1)])
+
+    clean(namespace, udp_port(VIP))
+
+    assert len(walks) == 1
+
+
 def test_without_a_list_the_kernel_is_asked_for_flows(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """As without CONFIG_NF_CONNTRACK_PROCFS."""
     monkeypatch.setattr(conntrack_list, "_LIST", Path("/proc/no-such-list"))
