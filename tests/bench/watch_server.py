@@ -3,7 +3,8 @@
 It answers lists and watches of one page, from bytes that it encoded before. Alone, it is a process of its own that prints its port and
 then follows orders on its standard input, one a line: `churn RATE SECONDS` sends so many changes of an endpoint a second and then prints
 how long all but one in a hundred took until they were in force, in seconds, and how many a second it managed to send; `alone COUNT` sends
-so many changes, each in a quiet time, and prints how long half of them took and all but one in a hundred; `asked` prints when the first request came since the last such order (CLOCK_MONOTONIC).
+so many changes, each in a quiet time, and prints how long half of them took, all but one in a hundred, and all; `asked` prints when the
+first request came since the last such order (CLOCK_MONOTONIC).
 """
 
 import asyncio
@@ -180,7 +181,7 @@ async def change_alone(
         await server.send(line)
         waits.append(kernel.wait_for(cluster_ip(service), full=not gone))
     waits.sort()
-    return f"{waits[count // 2]} {waits[count * 99 // 100]}"
+    return f"{waits[count // 2]} {waits[count * 99 // 100]} {waits[-1]}"
 
 
 async def _follow_orders(services: int, endpoints: int) -> None:

@@ -128,9 +128,10 @@ def measure(root: Path, services: int, endpoints: int) -> dict[str, float]:
             found["start to ready, processor s"] = agent.processor_seconds()
             time.sleep(CALM_SECONDS)
             found["RSS MB"] = agent.megabytes()
-            half, nearly_all = map(float, server.order("alone", ALONE).split())
+            half, nearly_all, every = map(float, server.order("alone", ALONE).split())
             found["a change alone, p50 ms until in force"] = half * 1000
             found["a change alone, p99 ms until in force"] = nearly_all * 1000
+            found["a change alone, longest ms until in force"] = every * 1000
             for rate in RATES:
                 before = agent.processor_seconds()
                 late = server.order("churn", rate, CHURN_SECONDS).split()[0]
