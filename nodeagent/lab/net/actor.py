@@ -1,6 +1,6 @@
 """The process in a namespace, forked by a `ForkServer`.
 
-Reads requests from the socket DESCRIPTOR and answers each in a thread of its own. When its creator closes the socket or
+Reads requests from the socket DESCRIPTOR and answers them in threads, which it keeps. When its creator closes the socket or
 dies, it ends all other processes in the namespace, removes the namespace's name and exits; no other cleanup is needed.
 """
 
