@@ -200,7 +200,7 @@ def _ways(ruleset: Ruleset, family: Family, known: TableReading | None) -> tuple
     if found is None or not found.contents.fits(found.specs, family):
         return [], ()
     with KernelRoutes() as routes:
-        node, notes = read_node(ruleset, family, read_others, routes, found)
+        node, notes = read_node(ruleset, family, read_others, routes.addresses_at_interfaces(), found)
         ways = ways_to_services(node, routes)
     unclear = [one.unclear for one in ways if one.unclear]
     return [_way_fact(family, one) for one in ways], tuple(

@@ -2,7 +2,7 @@
 
 import resource
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 
@@ -10,6 +10,7 @@ import msgspec
 
 from nodeagent.cli.other_tables import read_others
 from nodeagent.cli.read_retries import read_with_retries
+from nodeagent.diagnosis.trace.journey import Node
 from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
 from nodeagent.diagnosis.trace.looking import read_node
 from nodeagent.diagnosis.trace.rule_faults import RuleFault, find_rule_faults
@@ -26,7 +27,9 @@ from nodeagent.proxy.dataplane.followed_sample import LOST, STOPPED, FollowedSam
 def main() -> None:
     """Prints the result; exits with a message if the kernel cannot be read."""
     try:
-        found = [read_with_retries(partial(_follow, family, sys.argv[1:])) for family in Family]
+        with KernelRoutes() as routes:
+            here = routes.addresses_at_interfaces()
+            found = [_follow(family, sys.argv[1:], here, routes) for family in Family]
     except (DataplaneError, OSError) as error:
         sys.exit(str(error))
     used = (resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -36,15 +39,24 @@ def main() -> None:
     sys.stdout.write(msgspec.json.encode(done).decode())
 
 
-def _follow(family: Family, services: Sequence[str]) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+def _follow(
+    family: Family, services: Sequence[str], here: Mapping[str, frozenset[str]], routes: KernelRoutes
+) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
     """Returns the problems of a family, and notes on what was not followed. Raises DataplaneError, OSError."""
-    with closing(Ruleset()) as ruleset, KernelRoutes() as routes:
+    node, notes = read_with_retries(partial(_read_rules, family, services, here))
+    places = [] if node.own is None else list(sample_places(node.own, services))
+    return tuple(_problems(family, find_rule_faults(places, node, routes))), notes
+
+
+def _read_rules(
+    family: Family, services: Sequence[str], here: Mapping[str, frozenset[str]]
+) -> tuple[Node, tuple[str, ...]]:
+    """Returns the node without our table if that is not as this version makes it. Commits wait until the socket is closed."""
+    with closing(Ruleset()) as ruleset:
         known = read_contents(ruleset, family, services)
         if known is None or not known.contents.fits(known.specs, family):
-            return (), ()
-        node, notes = read_node(ruleset, family, read_others, routes, known)
-        places = [] if node.own is None else list(sample_places(node.own, services))
-        return tuple(_problems(family, find_rule_faults(places, node, routes))), notes
+            return Node(None), ()
+        return read_node(ruleset, family, read_others, here, known)
 
 
 def _problems(family: Family, faults: Sequence[RuleFault]) -> Iterator[Problem]:

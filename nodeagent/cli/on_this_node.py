@@ -83,7 +83,7 @@ def _follow_some(
     family: Family, known: TableReading | None
 ) -> tuple[list[tuple[ObjectKey, StoppedConnection]], tuple[str, ...]]:
     with closing(Ruleset()) as ruleset, KernelRoutes() as routes:
-        node, notes = read_node(ruleset, family, read_others, routes, known)
+        node, notes = read_node(ruleset, family, read_others, routes.addresses_at_interfaces(), known)
         ways = sampled_ways.ways_to_services(node, routes)
     return [
         (_key(each.service), _stopped_connection(one.client, each, meant=not one.is_fault(each)))
@@ -107,7 +107,7 @@ def _follow_in_family(
     state: ServiceState, family: Family, client: str, known: TableReading | None
 ) -> tuple[list[StoppedConnection], tuple[str, ...]]:
     with closing(Ruleset()) as ruleset, KernelRoutes() as routes:
-        node, notes = read_node(ruleset, family, read_others, routes, known)
+        node, notes = read_node(ruleset, family, read_others, routes.addresses_at_interfaces(), known)
         own = node.own
         if own is None:
             return [], ()
@@ -121,7 +121,7 @@ def _follow_in_family(
                 places, node, routes, list(itertools.islice(_pods(state, own, node, routes), sampled_ways.MOST_PODS))
             )
         if known is not None and known.partial and not client and any(_is_doubtful(one) for one in ways):
-            node, _ = read_node(ruleset, family, read_others, routes)  # other Services are followed too
+            node, _ = read_node(ruleset, family, read_others, node.at_interface)  # other Services are followed too
         stopped = [
             _describe_stopped(one.client, each, node, routes, named=bool(client))
             for one in ways

@@ -109,7 +109,7 @@ class Stage:
 
         def look() -> list[tuple[Journey, ...]]:
             with closing(Ruleset()) as ruleset, KernelRoutes() as routes:
-                node, _ = read_node(ruleset, scenario.family, lambda *_: ((), ()), routes)
+                node, _ = read_node(ruleset, scenario.family, lambda *_: ((), ()), routes.addresses_at_interfaces())
                 return [journeys(question_of(flow), node, routes) for flow in scenario.flows]
 
         return inside(self._world.namespace(NODE), look)

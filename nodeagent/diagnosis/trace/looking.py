@@ -1,6 +1,6 @@
 """A trace on this node: reads everything from the kernel, then follows one packet."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from nodeagent.diagnosis.trace.journey import End, Journey, Node, journeys
 from nodeagent.diagnosis.trace.kernel_connections import read_connections
@@ -21,7 +21,7 @@ def look(ruleset: Ruleset, question: Question, read_others: ReadOthers, interfac
     source.
     Raises DataplaneError, OSError."""
     with KernelRoutes() as routes:
-        node, notes = read_node(ruleset, question.family, read_others, routes)
+        node, notes = read_node(ruleset, question.family, read_others, routes.addresses_at_interfaces())
         found = journeys(question, node, routes, interface)
         interfaces = _interfaces(question, found, routes)
         programs = programs_on_the_way(read_link_programs(), interfaces)
@@ -51,12 +51,14 @@ def read_node(
     ruleset: Ruleset,
     family: Family,
     read_others: ReadOthers,
-    routes: KernelRoutes,
+    at_interface: Mapping[str, frozenset[str]],
     known: TableReading | None = None,
 ) -> tuple[Node, tuple[str, ...]]:
-    """Returns the node, and notes on what could not be read. known: our table, if it was read already. Raises
-    DataplaneError, OSError."""
+    """Returns the node, and notes on what could not be read. known: our table, if it was read already.
+
+    at_interface: the addresses here, by interface. They are read before the rules, because commits wait for a process that reads these.
+    Raises DataplaneError, OSError.
+    """
     own = read_own_table(ruleset, family, known)
     others, notes = read_others(ruleset, family)
-    at_interface = routes.addresses_at_interfaces()
     return Node(own, others, frozenset().union(*at_interface.values()), at_interface), notes

@@ -6,13 +6,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nodeagent.cli import follow_sample
+from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
+from nodeagent.diagnosis.trace.routes import Leg, Route
 from nodeagent.model.frontend import ServiceState
 from nodeagent.proxy.dataplane.ruleset_readers import netfilter_sockets
 from nodeagent.proxy.engine.reader_window import ReaderWindow, Sockets
@@ -110,6 +113,30 @@ def test_a_check_ends_while_endpoints_churn_and_finds_nothing_wrong(
                 process.kill()
     found = {each["check"]: each["detail"] for each in json.loads(reported)["checks"]}
     assert "nft reads the same" in found["IPv4 table"], found
+
+
+def test_connections_are_followed_without_a_socket_for_which_a_commit_waits(
+    kernel: Any, agent: Agent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A commit waits for a reader of the rules until that one closes its socket. Reading routes takes longer than reading rules."""
+    sockets: dict[str, set[int]] = {}
+
+    class WatchedRoutes(KernelRoutes):
+        def addresses_at_interfaces(self) -> Mapping[str, frozenset[str]]:
+            sockets.setdefault("addresses", set()).add(len(netfilter_sockets()))
+            return super().addresses_at_interfaces()
+
+        def route(self, leg: Leg) -> Route:
+            sockets.setdefault("route", set()).add(len(netfilter_sockets()))
+            return super().route(leg)
+
+    monkeypatch.setattr(follow_sample, "KernelRoutes", WatchedRoutes)
+    monkeypatch.setattr(sys, "argv", ["", "default/s1", "default/s2"])
+    kernel.run(lambda: subprocess.run(["ip", "address", "add", "192.168.0.2/32", "dev", "lo"], check=True))
+    before = len(kernel.run(netfilter_sockets))
+    kernel.run(follow_sample.main)
+    assert json.loads(capsys.readouterr().out)["unread"] == ""
+    assert sockets == {"addresses": {before}, "route": {before}}
 
 
 def test_without_a_wait_a_listing_would_not_end(kernel: Any, service: MakeService, agent: Agent) -> None:
