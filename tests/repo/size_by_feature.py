@@ -23,7 +23,7 @@ FEATURES = {
     "saved state: Services without an API server": ("proxy/source/saved/", "proxy/source/mirror.py"),
     "self-audit: what the kernel holds, whatever it reports": (
         "proxy/dataplane/driver/element_walk.py",
-        "proxy/dataplane/driver/unused_chains.py",
+        "proxy/dataplane/driver/chain_upkeep.py",
         "proxy/dataplane/driver/walk_rest.py",
         "proxy/dataplane/interface_drift.py",
         "proxy/dataplane/interface_sources.py",

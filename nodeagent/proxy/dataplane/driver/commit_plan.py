@@ -12,8 +12,9 @@ from functools import cached_property
 
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.driver.belief import Belief, LearnedAffinity, Ownership
+from nodeagent.proxy.dataplane.driver.chain_upkeep import Upkeep
+from nodeagent.proxy.dataplane.driver.spare_classes import classes_with_chains
 from nodeagent.proxy.dataplane.driver.transaction import Transaction
-from nodeagent.proxy.dataplane.driver.unused_chains import Unused
 from nodeagent.proxy.dataplane.image.carried_counts import Counts, Successors
 from nodeagent.proxy.dataplane.image.delta import Delta, diff_images, diff_keys
 from nodeagent.proxy.dataplane.image.image import TableImage, classes_in, empty_image, timeouts_in
@@ -103,20 +104,20 @@ class Planner:
         adds_chains = not belief.program_right or bool(new_classes or new_timeouts)
         return TablePlan(transaction, delta, classes, timeouts, ahead, self._begin(), adds_chains=adds_chains)
 
-    def plan_removal(self, unused: Unused, *, last: bool) -> Transaction:
-        """Returns a transaction that removes chains to which nothing jumps.
-
-        last: no affinity timeout is in use, so the elements that lead to affinity chains are removed, too.
-        """
+    def plan_upkeep(self, upkeep: Upkeep, belief: Belief) -> Transaction:
+        """Returns a transaction that removes chains to which nothing jumps, and adds spare ones. With the last affinity timeout the elements
+        that lead to affinity chains are removed, too."""
         transaction = self._begin()
-        for name, elements in leading_elements(unused.classes, unused.timeouts).items():
+        last = bool(upkeep.timeouts) and upkeep.timeouts == belief.timeouts
+        for name, elements in leading_elements(upkeep.unused, upkeep.timeouts).items():
             transaction.delete_verdicts(name, elements)
         for chain in reversed(affinity_chains(self._family) if last else ()):
             transaction.delete_chain(chain.name)
-        for pick in sorted(unused.classes):
+        for pick in sorted(upkeep.unused):
             transaction.delete_chain(pick.chain)
-        for learn in timeout_chains(self._family, self._options, sorted(unused.timeouts)):
+        for learn in timeout_chains(self._family, self._options, sorted(upkeep.timeouts)):
             transaction.delete_chain(learn.name)
+        self._add_chains(transaction, belief, upkeep.missing, ())
         return transaction
 
     def _begin(self) -> Transaction:
@@ -135,7 +136,7 @@ class Planner:
             transaction.delete_table()
         delta, program = self._fill(transaction, wanted, counts, belief.affinity, self._options)
         hooks.hook(program)
-        classes, timeouts = frozenset(classes_in(wanted)), frozenset(timeouts_in(wanted))
+        classes, timeouts = frozenset(classes_with_chains(wanted)), frozenset(timeouts_in(wanted))
         return TablePlan(transaction, delta, classes, timeouts, self._begin(), hooks, new_table=True)
 
     def plan_standby(self, wanted: TableImage, learned: LearnedAffinity) -> tuple[Transaction, Transaction]:
@@ -157,7 +158,7 @@ class Planner:
         """Adds everything of a table except its hooks."""
         transaction.claim_table(owned=self._owned)
         transaction.create_sets()
-        program = build_program(self._family, options, classes_in(wanted), timeouts_in(wanted))
+        program = build_program(self._family, options, classes_with_chains(wanted), timeouts_in(wanted))
         transaction.write_unhooked(program)
         delta = diff_images(wanted, empty_image(wanted))
         transaction.write_delta(delta, counts)

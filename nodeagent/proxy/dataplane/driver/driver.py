@@ -19,6 +19,7 @@ from nodeagent.model.problem import Interrupted, Problem, Retryable
 from nodeagent.model.reports import DriftReport, MapFill, TableReport
 from nodeagent.proxy.dataplane.driver.affinity_purge import AffinityPurge, PurgeListener
 from nodeagent.proxy.dataplane.driver.belief import Belief, Ownership, belief_from
+from nodeagent.proxy.dataplane.driver.chain_upkeep import ChainUpkeep
 from nodeagent.proxy.dataplane.driver.commit_plan import Planner, TablePlan
 from nodeagent.proxy.dataplane.driver.count_keeper import CountKeeper
 from nodeagent.proxy.dataplane.driver.early_reading import EarlyReading
@@ -28,7 +29,6 @@ from nodeagent.proxy.dataplane.driver.rejections import problems_of, raise_if_un
 from nodeagent.proxy.dataplane.driver.ruleset import OWNED_BY_ANOTHER, Ruleset
 from nodeagent.proxy.dataplane.driver.standby import Standby
 from nodeagent.proxy.dataplane.driver.transaction import Transaction
-from nodeagent.proxy.dataplane.driver.unused_chains import UnusedChains
 from nodeagent.proxy.dataplane.errors import CommitRejected, KernelUnclear, NotPermitted, Rejection, StaleGeneration
 from nodeagent.proxy.dataplane.image.desired import DesiredImage, concerns, slots_of
 from nodeagent.proxy.dataplane.image.image import TableImage
@@ -86,7 +86,7 @@ class TableDriver:
         self._desired = DesiredImage(family)
         self._counts = CountKeeper(family, self._specs, self._table)
         self._standby = Standby(family, self._specs, socket, self._commit_unconditionally)
-        self._unused = UnusedChains()
+        self._upkeep = ChainUpkeep()
         self._early = early
         self._belief: Belief | None = None
         self._compare_all = True
@@ -153,7 +153,7 @@ class TableDriver:
             seconds = monotonic() - started
             if self._standby.present:
                 await in_thread(self._retire_standby)
-            await self._remove_unused_chains(started)
+            await self._keep_chains_up(started)
         except BaseException as error:
             if isinstance(error, Retryable) and not isinstance(error, Interrupted):
                 self._failures += 1
@@ -368,23 +368,22 @@ class TableDriver:
         counts = self._standby.retire(self._desired.affinity.snapshot())
         self._counts.add_missed(counts, self._belief.image)
 
-    async def _remove_unused_chains(self, now: float) -> None:
-        """Removes chains to which nothing has led for a while. Learned affinity stays."""
+    async def _keep_chains_up(self, now: float) -> None:
+        """Removes chains to which nothing has led for a while, and adds a spare one. Learned affinity stays."""
         belief = self._belief
         assert belief is not None, "a pass ends with a belief"
-        if not self._unused.due(now, belief):
+        if not self._upkeep.due(now, belief):
             return
         big = len(belief.image[schema.FRONTENDS]) > INLINE_ELEMENTS
-        unused = await self._maybe_in_thread(big, partial(self._unused.look, now, belief))
-        if not unused:
+        upkeep = await self._maybe_in_thread(big, partial(self._upkeep.look, now, belief))
+        if not upkeep:
             return
-        last = bool(unused.timeouts) and unused.timeouts == belief.timeouts
-        step = self._planner.plan_removal(unused, last=last)
+        step = self._planner.plan_upkeep(upkeep, belief)
         if await self._commit_step(step, new_table=False, big=True) is None:
             self.forget()
             return
-        belief.classes -= unused.classes
-        belief.timeouts -= unused.timeouts
+        belief.classes = belief.classes - upkeep.unused | upkeep.missing
+        belief.timeouts -= upkeep.timeouts
 
     def _claim(self, belief: Belief) -> None:
         """Takes over an owned table in a transaction of its own: in the same one, the kernel accepts no new base chain

@@ -1,4 +1,4 @@
-"""Chains that nothing leads to go; how many there are is bounded; what clients learned lives on."""
+"""Chains that nothing leads to go, except spare ones; how many there are is bounded; what clients learned lives on."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -8,7 +8,8 @@ import pytest
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import ServiceState
 from nodeagent.proxy.dataplane.driver.belief import Ownership
-from nodeagent.proxy.dataplane.driver.unused_chains import LOOK_SECONDS, MANY
+from nodeagent.proxy.dataplane.driver.chain_upkeep import LOOK_SECONDS, MANY
+from nodeagent.proxy.dataplane.driver.spare_classes import SPARE_FROM
 from nodeagent.proxy.dataplane.image.timeouts import EXACT, rounded_up
 from nodeagent.proxy.dataplane.program import schema
 from tests.contract.driver.test_driver_in_kernel import learn
@@ -31,7 +32,7 @@ def chains(kernel: Any, family: Family, start: str) -> set[str]:
 
 
 def pass_with_a_look(agent: Any, *states: ServiceState) -> None:
-    agent.driver._unused._last -= LOOK_SECONDS
+    agent.driver._upkeep._last -= LOOK_SECONDS
     agent.sync(*states)
 
 
@@ -83,6 +84,62 @@ def test_timeouts_come_and_go_and_what_clients_learned_stays(
     agent.sync(web(60))
     assert chains(kernel, family, "learn-") == {"learn-affinity", "learn-60", "learn-60-nodeport"}
     assert len(kernel.contents(family).rules["prerouting-translated"]) == 1
+    agent.driver.forget()
+    assert agent.sync().messages == 0, "the kernel has what is believed"
+
+
+@FAMILIES
+@OWNERSHIPS
+def test_a_large_table_has_chains_for_a_rolling_update_before_it_begins(
+    kernel: Any, service: MakeService, family: Family, ownership: Ownership
+) -> None:
+    def web(number: int, endpoints: int) -> ServiceState:
+        vip = f"10.96.{number >> 8}.{number & 255}" if family is Family.IPV4 else f"fd00:10:96::{number + 1:x}"
+        return service(f"s{number}", vip, *pods(family, endpoints))
+
+    agent = kernel.start(ownership, family)
+    agent.sync(*(web(number, 8) for number in range(SPARE_FROM // 8)))
+    made = {f"pick-{count}" for count in range(6, 11)}
+    assert chains(kernel, family, "pick-") == made
+
+    for endpoints in (10, 8, 6, 8):
+        assert agent.sync(web(3, endpoints)).messages <= 3, "only elements go and come: a chain takes more messages"
+    for _ in range(2):
+        pass_with_a_look(agent)
+    assert chains(kernel, family, "pick-") == made, "a spare chain is kept"
+    agent.sync(web(3, 9))
+    again = kernel.start(ownership, family) if ownership is Ownership.PLAIN else agent
+    again.driver.forget()
+    assert again.sync(*(web(number, 9 if number == 3 else 8) for number in range(SPARE_FROM // 8))).messages == 0
+    agent.sync(web(3, 5))
+    assert chains(kernel, family, "pick-") == made | {"pick-5"}
+
+
+@FAMILIES
+@OWNERSHIPS
+def test_a_table_that_has_grown_large_gets_one_spare_chain_at_each_look(
+    kernel: Any, service: MakeService, family: Family, ownership: Ownership
+) -> None:
+    def web(number: int) -> ServiceState:
+        vip = f"10.96.{number >> 8}.{number & 255}" if family is Family.IPV4 else f"fd00:10:96::{number + 1:x}"
+        return service(f"s{number}", vip, *pods(family, 8))
+
+    agent = kernel.start(ownership, family)
+    agent.sync(web(0))
+    agent.sync(*(web(number) for number in range(1, SPARE_FROM // 8)))
+    assert chains(kernel, family, "pick-") == {"pick-8"}
+    found = []
+    for _ in range(6):
+        pass_with_a_look(agent)
+        found.append(chains(kernel, family, "pick-") - {"pick-8"})
+    assert found == [
+        set(),
+        {"pick-7"},
+        {"pick-7", "pick-9"},
+        {"pick-7", "pick-9", "pick-6"},
+        {"pick-7", "pick-9", "pick-6", "pick-10"},
+        {"pick-7", "pick-9", "pick-6", "pick-10"},
+    ]
     agent.driver.forget()
     assert agent.sync().messages == 0, "the kernel has what is believed"
 
