@@ -39,7 +39,7 @@ from nodeagent.proxy.dataplane.node_addresses import AddressesOnly, NodeAddresse
 from nodeagent.proxy.dataplane.node_conditions import NodeConditions
 from nodeagent.proxy.dataplane.node_dataplane import NodeDataplane
 from nodeagent.proxy.dataplane.program.chain import ProgramOptions
-from nodeagent.proxy.dataplane.ruleset_readers import netfilter_sockets
+from nodeagent.proxy.dataplane.ruleset_readers import NetfilterSockets
 from nodeagent.proxy.dataplane.worker_thread import in_thread
 from nodeagent.proxy.engine.change_queue import ChangeQueue
 from nodeagent.proxy.engine.sync import Engine, Timing
@@ -173,6 +173,7 @@ class Agent:
         )
         self._reporting = self._build_reporting(health_answers, journal)
         self._node_addresses = self._build_node_addresses()
+        self._readers = NetfilterSockets()
 
     def _build_reporting(self, health_answers: HealthAnswers, journal: Journal) -> Reporting:
         """Returns the part that reports to others."""
@@ -302,6 +303,7 @@ class Agent:
         """Opens the API client and reads once which addresses service ranges must not contain."""
         async with AsyncExitStack() as stack:
             stack.callback(self._reporting.flush)
+            stack.callback(self._readers.close)
             if self._client is not None:
                 logger.info("API server: %s", self._client.server)
                 await stack.enter_async_context(self._client)
@@ -409,7 +411,7 @@ class Agent:
             protected=lambda: self._beside.nearby.protected,
             own_addresses=part_options.dns_addresses(config, ranges, self._beside.nearby.in_use),
             names=lambda: self._names.here,
-            sockets=netfilter_sockets,
+            sockets=self._readers.present,
             timing=Timing(
                 guard_period_seconds=PLAIN_GUARD_SECONDS if ownership is Ownership.PLAIN else GUARD_SECONDS,
                 min_period_seconds=config.dataplane.min_sync_period.seconds,

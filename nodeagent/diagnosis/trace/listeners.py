@@ -5,7 +5,7 @@ from pathlib import Path
 from nodeagent.model.addresses import Family, Protocol, family_of, pack_address, unpack_address
 from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 from nodeagent.wire.netlink.tcp_listeners import get_tcp_listeners, read_tcp_listener
-from nodeagent.wire.netlink.unix_sockets import NETLINK_SOCK_DIAG
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_SOCK_DIAG
 
 NET = Path("/proc/thread-self/net")
 _TCP_LISTEN, _UDP_UNCONNECTED = "0A", "07"

@@ -1,40 +1,67 @@
 """Finds out which other processes read netfilter's objects at this moment.
 
-The kernel shows for each netlink socket whether a dump is in progress (af_netlink.c, netlink_native_seq_show). It does not show
-of what: a dump of tracked connections looks the same.
+The kernel shows for each netlink socket whether a dump is in progress. It does not show of what: a dump of tracked connections looks
+the same. It is asked by netlink; a kernel without that (CONFIG_NETLINK_DIAG) shows it in /proc (af_netlink.c, netlink_native_seq_show),
+which takes several times as long.
 """
 
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
+from nodeagent.wire.netlink.netlink_sockets import get_netlink_sockets, read_netlink_socket
+from nodeagent.wire.netlink.socket import NetlinkSocket, is_temporary
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER, NETLINK_SOCK_DIAG
 
 _SOCKETS = Path("/proc/thread-self/net/netlink")
 _OWN = Path("/proc/self/fd")
 _NETFILTER = str(NETLINK_NETFILTER)
 
 
-def netfilter_sockets() -> Mapping[str, bool]:
-    """Returns the sockets, by inode, with whether a dump is in progress. Empty if that cannot be known.
+class NetfilterSockets:
+    """Those of the network namespace of the thread that looks first. Not for use by two threads at a time."""
 
-    Those of this process are left out only if some socket is in a dump: finding them takes longer than all the rest.
-    """
+    def __init__(self) -> None:
+        self._socket: NetlinkSocket | None = None
+        self._refused = False
+
+    def close(self) -> None:
+        """Closes the socket by which the kernel is asked."""
+        if self._socket is not None:
+            self._socket.close()
+
+    def present(self) -> Mapping[int, bool]:
+        """Returns the sockets, by inode, with whether a dump is in progress. Empty if that cannot be known.
+
+        Those of this process are left out only if some socket is in a dump: finding them takes longer than all the rest.
+        """
+        found = _listed_in_proc() if self._refused else self._listed_by_kernel()
+        own = _own_sockets() if any(found.values()) else frozenset()
+        return {number: dumping for number, dumping in found.items() if number not in own}
+
+    def _listed_by_kernel(self) -> Mapping[int, bool]:
+        try:
+            self._socket = self._socket or NetlinkSocket(NETLINK_SOCK_DIAG)
+            return dict(map(read_netlink_socket, self._socket.dump(get_netlink_sockets(NETLINK_NETFILTER))))
+        except OSError as error:
+            self._refused = not is_temporary(error)
+            return _listed_in_proc()
+
+
+def _listed_in_proc() -> Mapping[int, bool]:
     try:
         header, *lines = _SOCKETS.read_bytes().decode().splitlines()
         names = header.split()
         family, dump, inode = (names.index(name) for name in ("Eth", "Dump", "Inode"))
+        rows = [line.split() for line in lines]
+        return {int(row[inode]): row[dump] != "0" for row in rows if row[family] == _NETFILTER}
     except (OSError, ValueError):
         return {}
-    rows = [line.split() for line in lines]
-    found = {row[inode]: row[dump] != "0" for row in rows if row[family] == _NETFILTER}
-    own = _own_sockets() if any(found.values()) else frozenset()
-    return {number: dumping for number, dumping in found.items() if number not in own}
 
 
-def _own_sockets() -> frozenset[str]:
+def _own_sockets() -> frozenset[int]:
     found = set()
     for entry in _OWN.iterdir():
-        with suppress(OSError):  # closed meanwhile
-            found.add(str(entry.readlink()).removeprefix("socket:[").removesuffix("]"))
+        with suppress(OSError, ValueError):  # closed meanwhile, or no socket
+            found.add(int(str(entry.readlink()).removeprefix("socket:[").removesuffix("]")))
     return frozenset(found)

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-Sockets = Mapping[str, bool]
-"""Sockets of other processes, with whether they are in the middle of a dump."""
+Sockets = Mapping[int, bool]
+"""Sockets of other processes, by inode, with whether they are in the middle of a dump."""
 
 CHURN_SECONDS: Final = 1.0
 """Commits that are this close to each other may keep a reader from its end."""

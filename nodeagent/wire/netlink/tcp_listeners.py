@@ -4,8 +4,8 @@ import struct
 
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.wire.netlink.framing import Request, reader
+from nodeagent.wire.netlink.uapi.netlink import SOCK_DIAG_BY_FAMILY
 
-_SOCK_DIAG_BY_FAMILY = 20
 _TCP_LISTEN = 10
 _REQUEST = struct.Struct("=BBxxI48x")  # inet_diag_req_v2: family, protocol, states, no socket in particular
 _PORT = struct.Struct(">H")
@@ -14,7 +14,7 @@ _PORT_AT, _ADDRESS_AT = 4, 8
 
 def get_tcp_listeners(family: Family) -> Request:
     """Returns the request for a dump of all listening sockets of a family."""
-    return Request(_SOCK_DIAG_BY_FAMILY, 0, _REQUEST.pack(family.socket_family, Protocol.TCP, 1 << _TCP_LISTEN))
+    return Request(SOCK_DIAG_BY_FAMILY, 0, _REQUEST.pack(family.socket_family, Protocol.TCP, 1 << _TCP_LISTEN))
 
 
 @reader

@@ -3,9 +3,8 @@
 import struct
 
 from nodeagent.wire.netlink.framing import Request, attributes, reader
+from nodeagent.wire.netlink.uapi.netlink import SOCK_DIAG_BY_FAMILY
 
-NETLINK_SOCK_DIAG = 4
-_SOCK_DIAG_BY_FAMILY = 20
 _AF_UNIX = 1
 _ALL_STATES = 0xFFFFFFFF
 _SHOW_NAME, _SHOW_UID = 0x1, 0x40
@@ -17,7 +16,7 @@ _U32 = struct.Struct("=I")
 
 def get_unix_sockets() -> Request:
     """Returns the request for a dump of all Unix sockets, with their names and users."""
-    return Request(_SOCK_DIAG_BY_FAMILY, 0, _REQUEST.pack(_AF_UNIX, 0, _ALL_STATES, 0, _SHOW_NAME | _SHOW_UID, 0, 0))
+    return Request(SOCK_DIAG_BY_FAMILY, 0, _REQUEST.pack(_AF_UNIX, 0, _ALL_STATES, 0, _SHOW_NAME | _SHOW_UID, 0, 0))
 
 
 @reader

@@ -17,8 +17,11 @@ from nodeagent.cli import follow_sample
 from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
 from nodeagent.diagnosis.trace.routes import Leg, Route
 from nodeagent.model.frontend import ServiceState
-from nodeagent.proxy.dataplane.ruleset_readers import netfilter_sockets
+from nodeagent.proxy.dataplane import ruleset_readers
+from nodeagent.proxy.dataplane.ruleset_readers import NetfilterSockets
 from nodeagent.proxy.engine.reader_window import ReaderWindow, Sockets
+from nodeagent.wire.netlink.framing import Request
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER, SOCK_DIAG_BY_FAMILY
 from tests.contract.driver.conftest import NODE, Agent
 from tests.harness.effort import AT_LENGTH, PUNCTUAL
 
@@ -42,6 +45,30 @@ def agent(kernel: Any, service: MakeService) -> Agent:
 def state(service: MakeService, number: int, endpoints: int) -> ServiceState:
     pods = (f"10.244.{number % 200}.{pod}" for pod in range(1, endpoints + 1))
     return service(f"s{number}", f"10.96.{1 + number // 250}.{1 + number % 250}", *pods)
+
+
+@pytest.fixture
+def sockets() -> Iterator[NetfilterSockets]:
+    made = NetfilterSockets()
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["by netlink", "by /proc"])
+def either_way(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, sockets: NetfilterSockets
+) -> NetfilterSockets:
+    if request.param == "by /proc":
+        monkeypatch.setattr(
+            ruleset_readers, "get_netlink_sockets", lambda _: Request(SOCK_DIAG_BY_FAMILY, 0, bytes(32))
+        )
+    return sockets
+
+
+def netfilter_sockets_here() -> set[int]:
+    """Returns their inodes, from the last column of the kernel's list; the second one is the protocol."""
+    rows = [line.split() for line in Path("/proc/thread-self/net/netlink").read_text().splitlines()]
+    return {int(row[-1]) for row in rows if row[1] == str(NETLINK_NETFILTER)}
 
 
 @contextmanager
@@ -85,9 +112,9 @@ PROGRAMS = ["nft", *([str(NFT_1_1)] if NFT_1_1.exists() else [])]
 
 @pytest.mark.parametrize("a_second", [10, 20])
 def test_others_list_the_ruleset_while_endpoints_churn(
-    kernel: Any, service: MakeService, agent: Agent, a_second: int
+    kernel: Any, service: MakeService, agent: Agent, sockets: NetfilterSockets, a_second: int
 ) -> None:
-    with churn(kernel, agent, service, a_second, netfilter_sockets) as late:
+    with churn(kernel, agent, service, a_second, sockets.present) as late:
         for program in PROGRAMS * (3 if AT_LENGTH else 1):
             with listing(kernel, program) as process:
                 try:
@@ -100,11 +127,11 @@ def test_others_list_the_ruleset_while_endpoints_churn(
 
 @pytest.mark.parametrize("a_second", [10, 20])
 def test_a_check_ends_while_endpoints_churn_and_finds_nothing_wrong(
-    kernel: Any, service: MakeService, agent: Agent, a_second: int
+    kernel: Any, service: MakeService, agent: Agent, sockets: NetfilterSockets, a_second: int
 ) -> None:
     """It reads by itself and by libnftables, and compares."""
     argv = [sys.executable, "-m", "nodeagent", "check", "-o", "json"]
-    with churn(kernel, agent, service, a_second, netfilter_sockets):
+    with churn(kernel, agent, service, a_second, sockets.present):
         checking = kernel.run(lambda: subprocess.Popen(argv, stdout=subprocess.PIPE))
         with checking as process:
             try:
@@ -116,27 +143,31 @@ def test_a_check_ends_while_endpoints_churn_and_finds_nothing_wrong(
 
 
 def test_connections_are_followed_without_a_socket_for_which_a_commit_waits(
-    kernel: Any, agent: Agent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kernel: Any,
+    agent: Agent,
+    sockets: NetfilterSockets,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A commit waits for a reader of the rules until that one closes its socket. Reading routes takes longer than reading rules."""
-    sockets: dict[str, set[int]] = {}
+    seen: dict[str, set[int]] = {}
 
     class WatchedRoutes(KernelRoutes):
         def addresses_at_interfaces(self) -> Mapping[str, frozenset[str]]:
-            sockets.setdefault("addresses", set()).add(len(netfilter_sockets()))
+            seen.setdefault("addresses", set()).add(len(sockets.present()))
             return super().addresses_at_interfaces()
 
         def route(self, leg: Leg) -> Route:
-            sockets.setdefault("route", set()).add(len(netfilter_sockets()))
+            seen.setdefault("route", set()).add(len(sockets.present()))
             return super().route(leg)
 
     monkeypatch.setattr(follow_sample, "KernelRoutes", WatchedRoutes)
     monkeypatch.setattr(sys, "argv", ["", "default/s1", "default/s2"])
     kernel.run(lambda: subprocess.run(["ip", "address", "add", "192.168.0.2/32", "dev", "lo"], check=True))
-    before = len(kernel.run(netfilter_sockets))
+    before = len(kernel.run(sockets.present))
     kernel.run(follow_sample.main)
     assert json.loads(capsys.readouterr().out)["unread"] == ""
-    assert sockets == {"addresses": {before}, "route": {before}}
+    assert seen == {"addresses": {before}, "route": {before}}
 
 
 def test_without_a_wait_a_listing_would_not_end(kernel: Any, service: MakeService, agent: Agent) -> None:
@@ -149,16 +180,17 @@ def test_without_a_wait_a_listing_would_not_end(kernel: Any, service: MakeServic
             process.kill()
 
 
-def test_dumps_of_others_are_seen_and_own_ones_are_not(kernel: Any, agent: Agent) -> None:
-    dumping: set[str] = set()
-    assert kernel.run(netfilter_sockets) == {} or not any(kernel.run(netfilter_sockets).values())
+def test_dumps_of_others_are_seen_and_own_ones_are_not(kernel: Any, agent: Agent, either_way: NetfilterSockets) -> None:
+    dumping: set[int] = set()
+    assert not any(kernel.run(either_way.present).values())
+    assert kernel.run(either_way.present).keys() == kernel.run(netfilter_sockets_here) != set()
     with listing(kernel, "nft") as process:
         while process.poll() is None:
-            dumping |= {name for name, reads in kernel.run(netfilter_sockets).items() if reads}
+            dumping |= {name for name, reads in kernel.run(either_way.present).items() if reads}
         assert process.returncode == 0
     assert len(dumping) == 1
 
     reading = threading.Thread(target=kernel.contents)
     reading.start()
     while reading.is_alive():
-        assert not any(kernel.run(netfilter_sockets).values())
+        assert not any(kernel.run(either_way.present).values())

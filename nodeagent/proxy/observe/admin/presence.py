@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from nodeagent.wire.netlink.socket import NetlinkSocket
-from nodeagent.wire.netlink.unix_sockets import NETLINK_SOCK_DIAG, get_unix_sockets, read_unix_socket
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_SOCK_DIAG
+from nodeagent.wire.netlink.unix_sockets import get_unix_sockets, read_unix_socket
 
 SLOTS = 4
 """More than this many agents are too many anyway."""

@@ -1,6 +1,7 @@
-"""linux/netlink.h, and the part of asm-generic/socket.h that netlink sockets need."""
+"""linux/netlink.h, and the parts of linux/sock_diag.h and asm-generic/socket.h that netlink sockets need."""
 
 NETLINK_ROUTE = 0
+NETLINK_SOCK_DIAG = 4
 NETLINK_XFRM = 6
 NETLINK_NETFILTER = 12
 NETLINK_GENERIC = 16
@@ -34,6 +35,8 @@ SOL_NETLINK = 270
 NETLINK_CAP_ACK = 10
 NETLINK_EXT_ACK = 11
 NETLINK_GET_STRICT_CHK = 12
+
+SOCK_DIAG_BY_FAMILY = 20
 
 SO_SNDBUFFORCE = 32
 SO_RCVBUFFORCE = 33

@@ -21,10 +21,10 @@ class Readers:
         now = asyncio.get_running_loop().time()
         self._until[name] = now + dumps, now + exists
 
-    def __call__(self) -> dict[str, bool]:
+    def __call__(self) -> dict[int, bool]:
         self.looks += 1
         now = asyncio.get_running_loop().time()
-        return {name: now < dumps for name, (dumps, exists) in self._until.items() if now < exists}
+        return {number: now < dumps for number, (dumps, exists) in enumerate(self._until.values()) if now < exists}
 
 
 async def waited(window: ReaderWindow) -> float:

@@ -18,6 +18,7 @@ from nodeagent.wire.netlink.bridges import families_filtered, filters_vlans, rea
 from nodeagent.wire.netlink.framing import MalformedMessageError, Received, attribute, nested
 from nodeagent.wire.netlink.link_programs import read_express_program, read_filter, read_queueing
 from nodeagent.wire.netlink.neighbours import read_state
+from nodeagent.wire.netlink.netlink_sockets import read_netlink_socket
 from nodeagent.wire.netlink.nf_tables.comparison import set_looked_up
 from nodeagent.wire.netlink.nf_tables.element_reading import read_elements, read_pairs
 from nodeagent.wire.netlink.nf_tables.elements import ElementForm
@@ -38,6 +39,8 @@ def elements(*packed: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("read", "body"),
     [
+        pytest.param(read_netlink_socket, bytes(28), id="a netlink socket's flags"),
+        pytest.param(read_netlink_socket, bytes(28) + attribute(6, bytes(4)), id="another attribute of it"),
         pytest.param(rtnetlink.read_link, b"", id="a link"),
         pytest.param(rtnetlink.read_link, bytes(16) + attribute(10, b"\1"), id="a link's master"),
         pytest.param(rtnetlink.read_link, bytes(16) + nested(26, nested(10, attribute(8, b""))), id="a link's mode"),

@@ -12,7 +12,7 @@ HEADERS = Path("/usr/include")
 FILES = {
     "ip_set": ("linux/netfilter/ipset/ip_set.h",),
     "ip_vs": ("linux/netlink.h", "linux/genetlink.h", "linux/ip_vs.h"),
-    "netlink": ("linux/netlink.h", "asm-generic/socket.h"),
+    "netlink": ("linux/netlink.h", "linux/sock_diag.h", "asm-generic/socket.h"),
     "nf_tables": (
         "linux/netfilter.h",
         "linux/netfilter/nf_conntrack_tuple_common.h",
