@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.apiserver.machinery import managed
-from nodeagent.apiserver.machinery.schema.fieldsets import from_fields_v1, set_fields, to_fields_v1
+from nodeagent.apiserver.machinery.schema.fieldsets import FieldSet, from_fields_v1, set_fields, to_fields_v1
 from nodeagent.apiserver.machinery.schema.json_patch import PatchRejected, json_patch
 from nodeagent.apiserver.machinery.schema.protobuf import NotProtobuf, read_object
 from nodeagent.apiserver.machinery.schema.strategic import merge_patch, strategic_merge
@@ -224,6 +224,14 @@ LABELS = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.sampled_from(["1",
 def test_a_field_set_survives_its_encoding(labels: dict[str, str], ports: list[int]) -> None:
     document = {"metadata": {"labels": labels}, "spec": {"ports": [{"port": p, "protocol": "TCP"} for p in ports]}}
     fields = set_fields(SERVICE, document)
+    assert from_fields_v1(to_fields_v1(fields)) == fields
+
+
+PATHS = st.lists(st.sampled_from(["f:a", "f:b", 'k:{"p":1}', 'k:{"p":2}', 'v:"x"']), min_size=1, max_size=4).map(tuple)
+
+
+@given(fields=st.frozensets(PATHS, max_size=6))
+def test_a_field_set_survives_also_if_nobody_owns_its_containers(fields: FieldSet) -> None:
     assert from_fields_v1(to_fields_v1(fields)) == fields
 
 

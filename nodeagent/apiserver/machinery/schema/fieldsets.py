@@ -5,6 +5,8 @@ A field set is a set of paths; a path is a tuple of FieldsV1 elements: `f:name` 
 their own, what is a leaf) follow sigs.k8s.io/structured-merge-diff, fieldpath and typed packages.
 """
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TypeAlias
@@ -164,23 +166,34 @@ def _shared_tree(fields: FieldSet) -> Document:
 
 
 def _tree(fields: FieldSet) -> Document:
-    root: Document = {}
-    containers: dict[Path, Document] = {(): root}
+    below: defaultdict[Path, list[str]] = defaultdict(list)
     for path in fields:
-        parent = containers.get(path[:-1])
-        if parent is None:
-            parent = root
-            for depth in range(1, len(path)):
-                parent = containers[path[:depth]] = parent.setdefault(path[depth - 1], {})
-        parent.setdefault(path[-1], {})
-    for path, container in containers.items():
-        has_keys = any(element.startswith("k:") for element in container)
-        children = {element: container[element] for element in sorted(container, key=_sort_key if has_keys else None)}
-        container.clear()
-        if path in fields:
-            container["."] = {}
-        container.update(children)
-    return root
+        below[path[:-1]].append(path[-1])
+    unowned: set[Path] = set()  # containers that are not fields themselves
+    for container in tuple(below):
+        for depth in range(len(container), 0, -1):
+            path = container[:depth]
+            if path not in fields and path not in unowned:
+                unowned.add(path)
+                below[path[:-1]].append(path[-1])
+    nodes: dict[Path, Document] = {(): {}}
+    for path, elements in below.items():
+        node: Document = {".": {}} if path in fields else {}
+        for element in _in_order(elements):
+            node[element] = {}
+        nodes[path] = node
+    for path, node in nodes.items():
+        if path:
+            nodes[path[:-1]][path[-1]] = node
+    return nodes[()]
+
+
+def _in_order(elements: list[str]) -> list[str]:
+    """Returns the elements of one container in the order in which Kubernetes writes them."""
+    found = sorted(elements)
+    first_item = bisect_left(found, "k:")
+    has_keys = first_item < len(found) and found[first_item].startswith("k:")
+    return sorted(found, key=_sort_key) if has_keys else found
 
 
 def _sort_key(element: str) -> tuple[str, list[tuple[str, tuple[int, float, str]]]]:
