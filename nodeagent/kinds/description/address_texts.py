@@ -1,8 +1,10 @@
 """Parses addresses and networks in API objects. Pure."""
 
 import re
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import Final
+
+from nodeagent.model.addresses import pack_address
 
 BOTH_FAMILIES: Final = 2
 """The number of addresses or ranges of an object with one of each family."""
@@ -16,12 +18,12 @@ def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
     if len(text) > _LONGEST:
         return None
     try:
-        address = ip_address(text)
-    except ValueError:
+        if ":" not in text:  # the same texts as `ipaddress` takes, for less
+            return IPv4Address(pack_address(text))
+        address = IPv6Address(text)
+    except (OSError, ValueError):
         return None
-    if isinstance(address, IPv6Address) and (address.scope_id or address.ipv4_mapped):
-        return None
-    return address
+    return None if address.scope_id or address.ipv4_mapped else address
 
 
 def parse_cidr(text: str) -> IPv4Network | IPv6Network | None:
