@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.model.addresses import Family, pack_address
-from nodeagent.wire.netlink.conntrack import Flow, delete_flow, dump_udp, masquerade_address, read_flows
+from nodeagent.wire.netlink.conntrack import Flow, create_flow, delete_flow, dump_udp, masquerade_address, read_flows
 from nodeagent.wire.netlink.framing import attribute, nested
 
 CLIENT, VIP, POD = "10.0.0.1", "10.96.0.1", "10.244.0.5"
@@ -150,3 +150,19 @@ def test_the_address_that_stands_for_a_client(
 ) -> None:
     (flow,) = read(family, message(*attributes))
     assert masquerade_address(family, flow) == (None if expected is None else pack_address(expected))
+
+
+@pytest.mark.parametrize("protocol", [UDP, TCP])
+def test_a_flow_is_created_between_these_addresses_and_ports(protocol: int) -> None:
+    client, vip, pod = ((pack_address(address), port) for address, port in ((CLIENT, 1000), (VIP, 53), (POD, 5353)))
+    request = create_flow(client, vip, mark=7, seconds=30, answer=(pod, client), protocol=protocol)
+    original = a_tuple(1, CLIENT, VIP, protocol, (1000, 53))
+    reply = a_tuple(2, POD, CLIENT, protocol, (5353, 1000))
+    seconds_and_mark = attribute(7, b"\0\0\0\x1e") + attribute(8, b"\0\0\0\x07")
+    assert request.body.startswith(b"\x02\0\0\0" + original + reply)
+    assert request.body.endswith(seconds_and_mark)
+
+
+def test_a_flow_that_is_not_translated_is_answered_from_where_it_goes() -> None:
+    request = create_flow((pack_address(CLIENT), 1000), (pack_address(VIP), 53), mark=7, seconds=30)
+    assert request.body[4:].startswith(ORIGINAL + a_tuple(2, VIP, CLIENT, UDP, (53, 1000)))
