@@ -46,3 +46,13 @@ def local_backends(backends: Sequence[Backend]) -> Sequence[Backend]:
     if isinstance(backends, PackedBackends) and not backends.local:
         return ()
     return [one for one in backends if one.local]
+
+
+def local_addresses(backends: Sequence[Backend]) -> list[str]:
+    """Returns the addresses of those on this node."""
+    if isinstance(backends, PackedBackends):
+        if not backends.local:
+            return []
+        addresses = backends.addresses.split(SEPARATOR)
+        return [addresses[place] for place in backends.local]
+    return [one.address for one in backends if one.local]

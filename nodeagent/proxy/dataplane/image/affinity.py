@@ -78,6 +78,10 @@ class AffinityIds:
         lost, self._lost = self._lost, False
         return lost
 
+    def knows(self, key: ObjectKey) -> bool:
+        """Returns whether a service has lists with affinity, or had to do without."""
+        return key in self._ids_by_service or key in self.problems
+
     def admit(self, key: ObjectKey, state: ServiceState | None) -> ServiceState | None:
         """Takes in the new state of a service; returns it, without affinity where another list has its id."""
         wanted = {} if state is None else sticky_endpoints(state, self._family)

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
 
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.frontend import NamesHere, NodeState, ServiceState
@@ -27,16 +26,15 @@ from nodeagent.proxy.dataplane.image.image import (
     comment_of,
     empty_image,
     interval_elements,
-    packed_class,
     ping_elements,
 )
 from nodeagent.proxy.dataplane.image.names_elements import names_elements
 from nodeagent.proxy.dataplane.image.new_routes import with_new_routes
-from nodeagent.proxy.dataplane.image.render import EndpointLists, Rendering, render_service
-from nodeagent.proxy.dataplane.image.slots import Held, new_list
+from nodeagent.proxy.dataplane.image.plain_services import PlainService, plain_class, plain_service
+from nodeagent.proxy.dataplane.image.render import EndpointLists, Rendering, SlotList, render_service
+from nodeagent.proxy.dataplane.image.slots import Held, new_list, same_slots
 from nodeagent.proxy.dataplane.image.timeouts import AffinityTimeouts
 from nodeagent.proxy.dataplane.program import schema
-from nodeagent.proxy.dataplane.program.classes import PickClass
 
 _SHARED = frozenset({schema.CLUSTER_IPS, schema.CLUSTER_IP_BLOCKS, schema.HAIRPIN})
 """Sets in which several services may have the same element; in all others a key belongs to one service."""
@@ -128,7 +126,12 @@ class DesiredImage:
         for key, ready in rendered.items():
             touched |= self._install(key, changes[key], ready)
         for key in new:  # one by one: at the first pass they are all services
-            touched |= self._install(key, changes[key], self._render(key, changes[key], HeldService(), programmed))
+            state = changes[key]
+            plain = self._plain(key, state)
+            if plain is None:
+                touched |= self._install(key, state, self._render(key, state, HeldService(), programmed))
+            else:
+                touched.update(self._install_plain(key, state, plain, programmed))
         if self._found is not None:
             self._remove_what_no_service_has()
             self._found, self._lists = None, {}
@@ -147,7 +150,7 @@ class DesiredImage:
             for listed, frontend in zip(held.lists, frontends, strict=True):
                 backends, key = frontend.route.backends, listed.where.key
                 self._put(listed.where.name, listed.amend(backends))
-                value = _plain_class(len(backends)) + comment_of(values[key])
+                value = plain_class(len(backends)) + comment_of(values[key])
                 if value != values[key]:
                     changed[key] = value
         except Exception:  # noqa: BLE001 - it is met again when the service is rendered, and reported there
@@ -317,10 +320,55 @@ class DesiredImage:
             self._add(listed.where.name, listed.elements())
         sets, keys = flat_keys(elements)
         if keys or ready.lists:
-            if len(self._forms) >= MOST_FORMS:
-                self._forms.clear()
-            self._held[key] = HeldService(self._forms.setdefault(sets, sets), keys, ready.lists, state)
+            self._held[key] = HeldService(self._form(sets), keys, ready.lists, state)
         return self._others.add(elements)
+
+    def _form(self, sets: tuple[str, ...]) -> tuple[str, ...]:
+        if len(self._forms) >= MOST_FORMS:
+            self._forms.clear()
+        return self._forms.setdefault(sets, sets)
+
+    def _plain(self, key: ObjectKey, state: ServiceState | None) -> PlainService | None:
+        """Returns the elements of a new service that is plain; None if it must be rendered."""
+        if state is None or key in self.unrendered or self.affinity.knows(key) or self.timeouts.knows(key):
+            return None
+        try:
+            return plain_service(state, self.family)
+        except Exception:  # noqa: BLE001 - it is met again when the service is rendered, and reported there
+            return None
+
+    def _install_plain(
+        self, key: ObjectKey, state: ServiceState | None, plain: PlainService, programmed: ReadableImage
+    ) -> Iterable[bytes]:
+        """Does what `_render` and `_install` do, for a new service that is plain; returns the same blocks."""
+        sets: tuple[str, ...] = ()
+        keys: list[bytes] = []
+        for name, wanted in plain.keys.items():
+            sets += (name,) * len(wanted)
+            keys += wanted
+            if (counts := self._shared.get(name)) is not None:
+                for shared in wanted:
+                    counts[shared] = counts.get(shared, 0) + 1
+                    self._write(name, shared, b"")
+        lists: list[Held] = []
+        for place, value, backends in plain.frontends:
+            where = SlotList(place, node_port=False, cluster_scope=False, sticky=False)
+            stays = self._lists and self.image[schema.FRONTENDS].get(place) == value
+            listed: Held | None = same_slots(where, backends, self._lists) if stays else None
+            if listed is None:
+                listed, is_programmed = new_list(where, backends, programmed, self._lists)
+                if not (is_programmed and self._found is not None):
+                    self._add(schema.BACKENDS, listed.elements())
+                self._write(schema.FRONTENDS, place, value)
+            lists.append(listed)
+        self._held[key] = HeldService(self._form(sets), tuple(keys), tuple(lists), state)
+        return plain.keys.get(schema.CLUSTER_IP_BLOCKS, ())
+
+    def _write(self, name: str, key: bytes, value: bytes) -> None:
+        """Writes one element of a map or set, if it is not there."""
+        if self.image[name].get(key) != value:
+            self._remember(name, (key,))
+            self.image[name][key] = value
 
     def _remove_what_no_service_has(self) -> None:
         """Removes it from the sets that were taken over. They are looked through only if they have more elements than all services."""
@@ -329,12 +377,6 @@ class DesiredImage:
             elements, shared = self.image[name], self._shared.get(name)
             if len(elements) != (counts[name] if shared is None else len(shared)):
                 self._put(name, dict.fromkeys(elements.keys() - keys_in(name, self._held.values())))
-
-
-@lru_cache(maxsize=1024)  # each change asks for one of few
-def _plain_class(count: int) -> bytes:
-    """Returns the class of a frontend with this many endpoints, of which each connection gets any."""
-    return packed_class(PickClass(count).number)
 
 
 def concerns(state: ServiceState | None, family: Family) -> bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nodeagent.model.addresses import Family, pack_address, parse_network
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route, ServiceState, Unserved
-from nodeagent.model.packed_backends import local_backends
+from nodeagent.model.packed_backends import local_addresses
 from nodeagent.model.problem import Problem
 from nodeagent.proxy.dataplane.image.affinity import affinity_id
 from nodeagent.proxy.dataplane.image.blocks import cluster_ip_block
@@ -70,6 +70,8 @@ def assign_slots(before: list[bytes], wanted: Iterable[bytes]) -> list[bytes]:
     """
     if not before:
         return sorted(wanted)
+    if before == wanted:
+        return before
     missing = set(wanted)
     count = len(missing)
     if len(before) == count and missing == set(before):
@@ -285,6 +287,11 @@ def _used(route: Route) -> Sequence[Backend]:
 
 
 def _hairpin(routes: Iterable[Route]) -> Elements:
-    """Returns the endpoints on this node, which may connect to themselves through the service."""
-    addresses = {backend.address for route in routes for backend in local_backends(route.backends)}
-    return {packed + packed: b"" for packed in map(pack_address, addresses)} if addresses else {}
+    return dict.fromkeys(
+        hairpin_keys([address for route in routes for address in local_addresses(route.backends)]), b""
+    )
+
+
+def hairpin_keys(addresses: Iterable[str]) -> dict[bytes, None]:
+    """Returns the keys of endpoints on this node, which may connect to themselves through the service, each once."""
+    return {packed + packed: None for packed in map(pack_address, addresses)}

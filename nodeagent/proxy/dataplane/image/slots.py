@@ -79,6 +79,15 @@ def new_list(
     return Slots(where, backends, by_slot), complete and by_slot is before
 
 
+def same_slots(where: SlotList, backends: PackedBackends, read: EndpointLists) -> "Slots | None":
+    """Returns the list as it was read, if it has exactly these endpoints; None if not. Its frontend is known to be the same as the one
+    that was read, with the class of this list."""
+    held = read.get(where.key + slots_from(0, 1)[0])
+    if held is None:
+        return None
+    return Slots(where, backends, held) if assign_slots(held, _packed(backends)) is held else None
+
+
 class Members:
     """Endpoints that are elements of a set."""
 

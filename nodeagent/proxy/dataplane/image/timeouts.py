@@ -29,6 +29,10 @@ class AffinityTimeouts:
         self._exact: Counter[int] = Counter()
         self._held: dict[ObjectKey, frozenset[int]] = {}
 
+    def knows(self, key: ObjectKey) -> bool:
+        """Returns whether a service has a timeout."""
+        return key in self._held or key in self.problems
+
     def admit(self, key: ObjectKey, state: ServiceState | None) -> ServiceState | None:
         """Takes in the new state of a service; returns it with the timeouts that it gets."""
         if held := self._held.pop(key, None):
