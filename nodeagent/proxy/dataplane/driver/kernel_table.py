@@ -324,13 +324,16 @@ class KernelTable:
                     equal = self._socket.fetch_equal(
                         NFT_MSG_GETSETELEM, nfproto(self._family), body, len(wanted), answers
                     )
-                    some = None if equal is None else shape.read(equal)
-                    if some is None:
-                        some = read_elements(form, self._fetch_once(body))
-                if list(some.elements) != wanted:
-                    return None
-                fetched.elements |= some.elements
-                fetched.counters |= some.counters
+                    values = None if equal is None else shape.values(equal, wanted)
+                    if values is None:
+                        some = None if equal is None else shape.read(equal)
+                        if some is None:
+                            some = read_elements(form, self._fetch_once(body))
+                        if list(some.elements) != wanted:
+                            return None
+                        fetched.counters |= some.counters
+                        values = list(some.elements.values())
+                fetched.elements.update(zip(wanted, values, strict=True))
                 asked += len(wanted)
         except (FileNotFoundError, KernelUnclear):
             return None

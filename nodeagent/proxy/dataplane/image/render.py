@@ -15,6 +15,7 @@ from nodeagent.model.problem import Problem
 from nodeagent.proxy.dataplane.image.affinity import affinity_id
 from nodeagent.proxy.dataplane.image.blocks import cluster_ip_block
 from nodeagent.proxy.dataplane.image.image import (
+    CLASS_LENGTH,
     Elements,
     ReadableImage,
     TableImage,
@@ -135,25 +136,33 @@ def image_of_services(programmed: ReadableImage, services: Collection[str]) -> T
 
 def programmed_keys(programmed: ReadableImage, backends: str) -> Iterator[bytes]:
     """Yields every key that the frontends' classes lead to in `backends`, which is one of the two maps of endpoints."""
-    for name in _NODEPORT_MAPS if backends == schema.NODEPORT_BACKENDS else _FRONTEND_MAPS:
-        for key, value in programmed[name].items():
-            picked = pick_class(class_of(value))
-            if picked is not None:
-                for slot in slot_keys(picked):
-                    yield key + slot
+    for key, slots in _programmed_lists(programmed, backends):
+        yield from [key + slot for slot in slots]
 
 
 def endpoint_lists(programmed: ReadableImage, backends: str, endpoints: Elements) -> EndpointLists:
     """Returns the endpoints of each list. endpoints: exactly those of `programmed_keys`, in that order."""
     values, at = list(endpoints.values()), 0
     found: dict[bytes, list[bytes]] = {}
+    for key, slots in _programmed_lists(programmed, backends):
+        behind = at + len(slots)
+        found[key + slots[0]] = values[at:behind]
+        at = behind
+    return found
+
+
+def _programmed_lists(programmed: ReadableImage, backends: str) -> Iterator[tuple[bytes, Sequence[bytes]]]:
+    """Yields the frontend and the slots of each list. Frontends have few different classes, which are looked up once each."""
+    by_class: dict[bytes, Sequence[bytes]] = {}
     for name in _NODEPORT_MAPS if backends == schema.NODEPORT_BACKENDS else _FRONTEND_MAPS:
         for key, value in programmed[name].items():
-            picked = pick_class(class_of(value))
-            if picked is not None:
-                found[key + slot_keys(picked)[0]] = values[at : at + picked.count]
-                at += picked.count
-    return found
+            number = value[:CLASS_LENGTH]
+            slots = by_class.get(number)
+            if slots is None:
+                picked = pick_class(class_of(number))
+                slots = by_class[number] = () if picked is None else slot_keys(picked)
+            if slots:
+                yield key, slots
 
 
 class SlotList(NamedTuple):

@@ -1,7 +1,7 @@
 """Reads elements of sets and maps from the kernel's messages, in the forms of `elements` (pure)."""
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -344,6 +344,8 @@ class AnswerShape:
             f"={self.start}x{len(self._before)}s{form.key_length}s{len(self._between)}s"
             f"{self._value_length}s{len(self._after)}x{counter}"
         )
+        head = len(self._before) + form.key_length + len(self._between)
+        self._plain_row = struct.Struct(f"={self.start}x{head}s{self._value_length}s{len(self._after)}x")
         self._heads = [self._before, self._between, *([_COUNTER_HEADS, _PACKETS_HEAD] if form.counted else [])]
         self.size = self._row.size
         """Of a whole answer, without a comment."""
@@ -362,6 +364,15 @@ class AnswerShape:
             dump.counters = dict(zip(keys, numbers, strict=True))
         dump.duplicates = len(keys) - len(dump.elements)
         return dump
+
+    def values(self, answers: memoryview, keys: Sequence[bytes]) -> list[bytes] | None:
+        """Returns the values in answers of this size, without counters, which were asked for by these keys; None if they are not of this
+        shape, or have other keys. It makes no objects for the keys, which the caller has."""
+        if not self.exact:
+            return None
+        before, between = self._before, self._between
+        heads, values = zip(*self._plain_row.iter_unpack(answers), strict=True)
+        return list(values) if list(heads) == [before + key + between for key in keys] else None
 
     def expected(self, elements: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
         """Returns for each element the bytes at `start`, and the last bytes of the answer; a counter may be between them."""

@@ -79,6 +79,24 @@ def test_answers_side_by_side_are_read_like_a_list(form: ElementForm) -> None:
     assert shape.read(answers) == read_elements(form, [message(*elements)])
 
 
+def test_answers_for_the_keys_that_were_asked_for_are_values() -> None:
+    shape = AnswerShape(ENDPOINTS, "nodeagent", "backends")
+    answers = [bytes(shape.start) + element(ENDPOINTS, at)[4:] for at in (1, 2)]
+    both, keys = memoryview(b"".join(answers)), [bytes([at] * 16) for at in (1, 2)]
+    assert shape.values(both, keys) == [bytes([at + 100] * 8) for at in (1, 2)]
+    assert shape.values(both, keys[::-1]) is None
+    assert shape.values(both, keys[:1]) is None
+    other = bytearray(both)
+    other[shape.start] ^= 1
+    assert shape.values(memoryview(other), keys) is None
+
+
+def test_values_with_counters_are_left_to_the_other_way() -> None:
+    shape = AnswerShape(COUNTED_ENDPOINTS, "nodeagent", "backends")
+    answer = bytes(shape.start) + element(COUNTED_ENDPOINTS, 1)[4:]
+    assert shape.values(memoryview(answer), [bytes([1] * 16)]) is None
+
+
 @pytest.mark.parametrize("form", FORMS[:2])
 def test_no_other_head_is_taken_for_an_element(form: ElementForm) -> None:
     shape = AnswerShape(form, "nodeagent", "frontends")
