@@ -52,6 +52,8 @@ class Claims:
         self._places: dict[FrontendPlace, tuple[_Claim, ...]] = {}
         self._cluster_ips: dict[str, tuple[_Claim, ...]] = {}
         self._external: dict[str, set[ObjectKey]] = {}
+        self._contested = 0
+        """How many places several services claim."""
 
     def update(self, key: ObjectKey, state: ServiceState | None) -> set[ObjectKey]:
         """Replaces the claims of a service (None: it has none). Returns the *other* services that must be resolved again."""
@@ -77,6 +79,8 @@ class Claims:
 
     def resolve(self, state: ServiceState) -> ServiceState:
         """Returns the state without the frontends that belong to other services; the same object if it lost none."""
+        if not self._contested and not self._external:
+            return state
         lost = [(frontend, winner) for frontend in state.frontends if (winner := self._winner(state.key, frontend))]
         if not lost:
             return state
@@ -110,6 +114,7 @@ class Claims:
             affected.update(self._external.get(address, ()))
         for place, external in footprint.places:
             if rivals := _add(self._places, place, elsewhere if external else on_cluster_ip):
+                self._contested += len(rivals) == 1
                 affected.update([rival.key for rival in rivals])
         for address in footprint.external:
             self._external.setdefault(address, set()).add(key)
@@ -119,7 +124,9 @@ class Claims:
             _drop(self._cluster_ips, address, key)
             affected.update(self._external.get(address, ()))
         for place, _ in footprint.places:
-            affected.update([rival.key for rival in _drop(self._places, place, key)])
+            rivals = _drop(self._places, place, key)
+            self._contested -= len(rivals) == 1
+            affected.update([rival.key for rival in rivals])
         for address in footprint.external:
             claimants = self._external[address]
             claimants.discard(key)

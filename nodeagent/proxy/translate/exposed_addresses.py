@@ -9,6 +9,7 @@ from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import Service, ServiceSpec, is_of_other_proxy
 from nodeagent.model.problem import Problem
 from nodeagent.proxy.translate.context import Context
+from nodeagent.proxy.translate.ordinary_addresses import is_ordinary_ipv4
 
 _BROADCAST = "broadcast"
 _LINK_LOCAL = "link-local"
@@ -97,7 +98,8 @@ def _cluster_ips(spec: ServiceSpec, context: Context, subject: str, problems: li
     for index, text in enumerate(texts):
         if declared and index >= len(declared):
             break
-        address = parse_address(text)
+        ordinary = is_ordinary_ipv4(text)
+        address = text if ordinary else parse_address(text)
         if address is None:
             problems.append(Problem(subject, "InvalidAddress", f"cluster IP {text!r} is not an IP address: ignored"))
             continue
@@ -105,7 +107,7 @@ def _cluster_ips(spec: ServiceSpec, context: Context, subject: str, problems: li
         if declared and declared[index] != family.value:
             detail = f"cluster IP {text} is declared to be {declared[index]}: ignored"
             problems.append(Problem(subject, "InvalidAddress", detail))
-        elif (use := special_use(address)) and use != _LINK_LOCAL:
+        elif not ordinary and (use := special_use(address)) and use != _LINK_LOCAL:
             problems.append(Problem(subject, "InvalidAddress", f"cluster IP {text} is {use}: not captured"))
         else:
             found.setdefault(family, address)

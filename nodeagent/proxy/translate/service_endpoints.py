@@ -4,7 +4,6 @@ Decided here: which slices, ports and addresses count, and which of two entries 
 Not decided here: which endpoints get traffic (`select`).
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
@@ -19,6 +18,7 @@ from nodeagent.model.problem import Problem
 from nodeagent.model.stored_endpoints import StoredEndpoints
 from nodeagent.proxy.translate.context import Context
 from nodeagent.proxy.translate.exposed_addresses import special_use
+from nodeagent.proxy.translate.ordinary_addresses import are_ordinary_ipv4
 from nodeagent.proxy.translate.service_ports import PROTOCOLS, is_port_number
 
 PortKey = tuple[Family, str, Protocol]
@@ -26,9 +26,6 @@ PortKey = tuple[Family, str, Protocol]
 
 _FAMILIES = {family.value: family for family in Family}
 
-_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_ORDINARY_IPV4 = rf"(?!0|127\.|169\.254\.|22[4-9]\.|23[0-9]\.){_OCTET}\.{_OCTET}\.{_OCTET}\.{_OCTET}"
-_ORDINARY_IPV4_LIST = re.compile(f"{_ORDINARY_IPV4}(?:{SEPARATOR}{_ORDINARY_IPV4})*")
 _SHOWN = 5
 
 
@@ -112,7 +109,7 @@ def _usable_endpoints(
         endpoints = [endpoint for endpoint in listed if endpoint.addresses]
         texts = [endpoint.addresses[0] for endpoint in endpoints if endpoint.addresses]
         joined = SEPARATOR.join(texts)
-    if family is Family.IPV4 and joined.count(SEPARATOR) == len(texts) - 1 and _ORDINARY_IPV4_LIST.fullmatch(joined):
+    if family is Family.IPV4 and joined.count(SEPARATOR) == len(texts) - 1 and are_ordinary_ipv4(joined):
         return endpoints, texts
     usable: list[Endpoint] = []
     addresses: list[str] = []
