@@ -51,12 +51,16 @@ def _follow(
 def _read_rules(
     family: Family, services: Sequence[str], here: Mapping[str, frozenset[str]]
 ) -> tuple[Node, tuple[str, ...]]:
-    """Returns the node without our table if that is not as this version makes it. Commits wait until the socket is closed."""
+    """Returns the node, without our table if that is not as this version makes it.
+
+    Services may change meanwhile: commits do not wait for this process. What it finds of a connection half before a change and half after it
+    is no rule of another program.
+    """
     with closing(Ruleset()) as ruleset:
         known = read_contents(ruleset, family, services)
         if known is None or not known.contents.fits(known.specs, family):
             return Node(None), ()
-        return read_node(ruleset, family, read_others, here, known)
+        return read_node(ruleset, family, read_others, here, known, settled=False)
 
 
 def _problems(family: Family, faults: Sequence[RuleFault]) -> Iterator[Problem]:

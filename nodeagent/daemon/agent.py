@@ -16,7 +16,7 @@ from functools import partial
 from nodeagent.config.agent_config import AgentConfig
 from nodeagent.daemon import agent_parts, part_options
 from nodeagent.daemon.agent_view import AgentView
-from nodeagent.daemon.connection_follower import follow_sample
+from nodeagent.daemon.connection_follower import ConnectionFollower
 from nodeagent.model.addresses import Family
 from nodeagent.model.backoff import Backoff
 from nodeagent.model.frontend import NamesHere
@@ -163,7 +163,9 @@ class Agent:
             strays=self._store.strays,
             look_up=self._look_up,
         )
-        self._connections = ConnectionWatch(self._view.states, follow_sample, self._board.reporter("connections"))
+        follower = ConnectionFollower()
+        self._connections = ConnectionWatch(self._view.states, follower.follow, self._board.reporter("connections"))
+        self._readers = NetfilterSockets(lambda: follower.processes)
         self._conditions = NodeConditions(
             self._beside.sysctls,
             self._board.reporter("node"),
@@ -173,7 +175,6 @@ class Agent:
         )
         self._reporting = self._build_reporting(health_answers, journal)
         self._node_addresses = self._build_node_addresses()
-        self._readers = NetfilterSockets()
 
     def _build_reporting(self, health_answers: HealthAnswers, journal: Journal) -> Reporting:
         """Returns the part that reports to others."""

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from nodeagent.daemon.agent import PLAIN_GUARD_SECONDS  # noqa: E402
-from nodeagent.daemon.connection_follower import follow_sample  # noqa: E402
+from nodeagent.daemon.connection_follower import ConnectionFollower  # noqa: E402
 from nodeagent.model.addresses import Family, Protocol  # noqa: E402
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState  # noqa: E402
 from nodeagent.model.names import ObjectKey, ServicePortName  # noqa: E402
@@ -138,7 +138,7 @@ def follow(states: dict[ObjectKey, ServiceState]) -> None:
     changed, began = time.process_time() - began, time.process_time()
     chosen = sample(states)
     sampled = time.process_time() - began
-    found = asyncio.run(follow_sample(chosen))
+    found = asyncio.run(ConnectionFollower().follow(chosen))
     share = unchanged / LOOK_SECONDS + (found.processor_seconds + sampled) / RARELY_SECONDS
     memory = (
         int(

@@ -53,12 +53,14 @@ def read_node(
     read_others: ReadOthers,
     at_interface: Mapping[str, frozenset[str]],
     known: TableReading | None = None,
+    *,
+    settled: bool = True,
 ) -> tuple[Node, tuple[str, ...]]:
-    """Returns the node, and notes on what could not be read. known: our table, if it was read already.
+    """Returns the node, and notes on what could not be read. known: our table, if it was read already. settled: as in `read_own_table`.
 
     at_interface: the addresses here, by interface. They are read before the rules, because commits wait for a process that reads these.
     Raises DataplaneError, OSError.
     """
-    own = read_own_table(ruleset, family, known)
+    own = read_own_table(ruleset, family, known, settled=settled)
     others, notes = read_others(ruleset, family)
     return Node(own, others, frozenset().union(*at_interface.values()), at_interface), notes

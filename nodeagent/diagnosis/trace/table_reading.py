@@ -30,12 +30,15 @@ class TableReading(Struct, frozen=True):
     partial: bool = False
 
 
-def read_own_table(ruleset: Ruleset, family: Family, known: TableReading | None = None) -> OwnTable | None:
+def read_own_table(
+    ruleset: Ruleset, family: Family, known: TableReading | None = None, *, settled: bool = True
+) -> OwnTable | None:
     """Returns the present table; None if it does not exist. known: is used if the rules did not change since.
 
-    Raises KernelUnclear if rules changed meanwhile, DataplaneError for a table that this version cannot read.
+    settled: if False, `known` is used as it is, and the rules may change meanwhile.
+    Raises KernelUnclear if they must not and did, DataplaneError for a table that this version cannot read.
     """
-    found = read_contents(ruleset, family, known=known)
+    found = known if known is not None and not settled else read_contents(ruleset, family, known=known)
     if found is None:
         return None
     contents, specs = found.contents, found.specs
@@ -49,7 +52,7 @@ def read_own_table(ruleset: Ruleset, family: Family, known: TableReading | None 
         if name.startswith(_OF_A_RULE)
     }
     learned = KernelTable(ruleset, family, specs).affinity()
-    if ruleset.generation() != found.generation:
+    if settled and ruleset.generation() != found.generation:
         raise KernelUnclear("the rules change all the time: they could not be read")
     return own_table(family, contents, specs, {} if learned is None else learned.elements, anonymous)
 

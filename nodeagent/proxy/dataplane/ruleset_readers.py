@@ -5,7 +5,7 @@ the same. It is asked by netlink; a kernel without that (CONFIG_NETLINK_DIAG) sh
 which takes several times as long.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,14 +14,17 @@ from nodeagent.wire.netlink.socket import NetlinkSocket, is_temporary
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER, NETLINK_SOCK_DIAG
 
 _SOCKETS = Path("/proc/thread-self/net/netlink")
-_OWN = Path("/proc/self/fd")
 _NETFILTER = str(NETLINK_NETFILTER)
 
 
 class NetfilterSockets:
-    """Those of the network namespace of the thread that looks first. Not for use by two threads at a time."""
+    """Those of the network namespace of the thread that looks first. Not for use by two threads at a time.
 
-    def __init__(self) -> None:
+    children: returns the numbers of processes of ours, for which no commit has to wait.
+    """
+
+    def __init__(self, children: Callable[[], Collection[int]] = tuple) -> None:
+        self._children = children
         self._socket: NetlinkSocket | None = None
         self._refused = False
 
@@ -33,10 +36,10 @@ class NetfilterSockets:
     def present(self) -> Mapping[int, bool]:
         """Returns the sockets, by inode, with whether a dump is in progress. Empty if that cannot be known.
 
-        Those of this process are left out only if some socket is in a dump: finding them takes longer than all the rest.
+        Those of this process and its children are left out only if some socket is in a dump: finding them takes longer than all the rest.
         """
         found = _listed_in_proc() if self._refused else self._listed_by_kernel()
-        own = _own_sockets() if any(found.values()) else frozenset()
+        own = _sockets_of("self", *self._children()) if any(found.values()) else frozenset()
         return {number: dumping for number, dumping in found.items() if number not in own}
 
     def _listed_by_kernel(self) -> Mapping[int, bool]:
@@ -59,9 +62,11 @@ def _listed_in_proc() -> Mapping[int, bool]:
         return {}
 
 
-def _own_sockets() -> frozenset[int]:
+def _sockets_of(*processes: object) -> frozenset[int]:
     found = set()
-    for entry in _OWN.iterdir():
-        with suppress(OSError, ValueError):  # closed meanwhile, or no socket
-            found.add(int(str(entry.readlink()).removeprefix("socket:[").removesuffix("]")))
+    for process in processes:
+        with suppress(OSError):  # ended meanwhile
+            for entry in Path(f"/proc/{process}/fd").iterdir():
+                with suppress(OSError, ValueError):  # closed meanwhile, or no socket
+                    found.add(int(str(entry.readlink()).removeprefix("socket:[").removesuffix("]")))
     return frozenset(found)

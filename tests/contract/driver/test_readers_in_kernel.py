@@ -7,17 +7,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodeagent.cli import follow_sample
+from nodeagent.daemon.connection_follower import ConnectionFollower
 from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
 from nodeagent.diagnosis.trace.routes import Leg, Route
 from nodeagent.model.frontend import ServiceState
 from nodeagent.proxy.dataplane import ruleset_readers
+from nodeagent.proxy.dataplane.followed_sample import FollowedSample
 from nodeagent.proxy.dataplane.ruleset_readers import NetfilterSockets
 from nodeagent.proxy.engine.reader_window import ReaderWindow, Sockets
 from nodeagent.wire.netlink.framing import Request
@@ -140,6 +142,31 @@ def test_a_check_ends_while_endpoints_churn_and_finds_nothing_wrong(
                 process.kill()
     found = {each["check"]: each["detail"] for each in json.loads(reported)["checks"]}
     assert "nft reads the same" in found["IPv4 table"], found
+
+
+@pytest.mark.parametrize("a_second", [10, 50])
+def test_commits_do_not_wait_for_the_process_that_follows_connections(
+    kernel: Any, service: MakeService, agent: Agent, sockets: NetfilterSockets, a_second: int
+) -> None:
+    """It ends even so. The control: who does not know the process sees that it dumps."""
+    follower = ConnectionFollower()
+    without_it = NetfilterSockets(lambda: follower.processes)
+    seen, unseen = set[bool](), set[bool]()
+
+    async def follow() -> FollowedSample:
+        following = asyncio.create_task(follower.follow(["default/s1", "default/s2"]))
+        while not following.done():
+            seen.add(any(sockets.present().values()))
+            unseen.add(any(without_it.present().values()))
+            await asyncio.sleep(0.001)
+        return await following
+
+    kernel.run(lambda: subprocess.run(["ip", "address", "add", "192.168.0.2/32", "dev", "lo"], check=True))
+    with closing(without_it), churn(kernel, agent, service, a_second, dict):
+        found = kernel.run(lambda: asyncio.run(follow()))
+    assert (found.problems, found.unread) == ((), "")
+    assert True in seen
+    assert unseen == {False}
 
 
 def test_connections_are_followed_without_a_socket_for_which_a_commit_waits(
