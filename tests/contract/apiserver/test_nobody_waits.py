@@ -20,6 +20,8 @@ from tests.contract.apiserver.stalls import measured
 from tests.harness.protobuf import envelope, field
 
 LOOP_HELD_SECONDS = 0.05
+READS = 3
+"""What holds the loop too long does so each time; other work on the machine takes its caches away once."""
 TRIES = 3
 """What shares a processor's caches with others takes longer now and then, in processor time too."""
 EVENTS = 20_000
@@ -324,9 +326,12 @@ def test_a_large_object_is_changed_and_shown(full: Full) -> None:
 
     def step(what: str, method: str, path: str, body: bytes | None = None, **headers: str) -> Any:
         given = {name.replace("_", "-"): value for name, value in headers.items()}
-        with measured(full.api.loop) as stall:
-            answer = full.api.call(method, path, raw=body, headers=given)
-        if stall.longest_s >= LOOP_HELD_SECONDS:
+        for _ in range(READS if method == "GET" else 1):
+            with measured(full.api.loop) as stall:
+                answer = full.api.call(method, path, raw=body, headers=given)
+            if stall.longest_s < LOOP_HELD_SECONDS:
+                break
+        else:
             slow[what] = stall.longest_s
         return answer
 
