@@ -53,8 +53,8 @@ def _read_rules(
 ) -> tuple[Node, tuple[str, ...]]:
     """Returns the node, without our table if that is not as this version makes it.
 
-    Services may change meanwhile: commits do not wait for this process. What it finds of a connection half before a change and half after it
-    is no rule of another program.
+    Services may change meanwhile: commits do not wait for this process. An endpoint that has left meanwhile may seem to lose connections, but
+    not by a rule of another program.
     """
     with closing(Ruleset()) as ruleset:
         known = read_contents(ruleset, family, services)
