@@ -1,6 +1,7 @@
 """Chains that nothing leads to go, except spare ones; how many there are is bounded; what clients learned lives on."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -25,6 +26,11 @@ POD = {Family.IPV4: "10.244.2.", Family.IPV6: "fd00:244:2::"}
 
 def pods(family: Family, count: int) -> Iterable[str]:
     return [f"{POD[family]}{number}" for number in range(2, 2 + count)]
+
+
+def numbered(service: MakeService, family: Family, number: int, endpoints: int = 8) -> ServiceState:
+    vip = f"10.96.{number >> 8}.{number & 255}" if family is Family.IPV4 else f"fd00:10:96::{number + 1:x}"
+    return service(f"s{number}", vip, *pods(family, endpoints))
 
 
 def chains(kernel: Any, family: Family, start: str) -> set[str]:
@@ -93,12 +99,9 @@ def test_timeouts_come_and_go_and_what_clients_learned_stays(
 def test_a_large_table_has_chains_for_a_rolling_update_before_it_begins(
     kernel: Any, service: MakeService, family: Family, ownership: Ownership
 ) -> None:
-    def web(number: int, endpoints: int) -> ServiceState:
-        vip = f"10.96.{number >> 8}.{number & 255}" if family is Family.IPV4 else f"fd00:10:96::{number + 1:x}"
-        return service(f"s{number}", vip, *pods(family, endpoints))
-
+    web = partial(numbered, service, family)
     agent = kernel.start(ownership, family)
-    agent.sync(*(web(number, 8) for number in range(SPARE_FROM // 8)))
+    agent.sync(*(web(number) for number in range(SPARE_FROM // 8)))
     made = {f"pick-{count}" for count in range(6, 11)}
     assert chains(kernel, family, "pick-") == made
 
@@ -120,10 +123,7 @@ def test_a_large_table_has_chains_for_a_rolling_update_before_it_begins(
 def test_a_table_that_has_grown_large_gets_one_spare_chain_at_each_look(
     kernel: Any, service: MakeService, family: Family, ownership: Ownership
 ) -> None:
-    def web(number: int) -> ServiceState:
-        vip = f"10.96.{number >> 8}.{number & 255}" if family is Family.IPV4 else f"fd00:10:96::{number + 1:x}"
-        return service(f"s{number}", vip, *pods(family, 8))
-
+    web = partial(numbered, service, family)
     agent = kernel.start(ownership, family)
     agent.sync(web(0))
     agent.sync(*(web(number) for number in range(1, SPARE_FROM // 8)))
