@@ -79,7 +79,7 @@ class Claims:
 
     def resolve(self, state: ServiceState) -> ServiceState:
         """Returns the state without the frontends that belong to other services; the same object if it lost none."""
-        if not self._contested and not self._external:
+        if not self._contested and all(frontend.kind is FrontendKind.CLUSTER_IP for frontend in state.frontends):
             return state
         lost = [(frontend, winner) for frontend in state.frontends if (winner := self._winner(state.key, frontend))]
         if not lost:
