@@ -23,6 +23,8 @@ LONG_SECONDS: Final = 4.0
 LONG_APART_SECONDS: Final = 300.0
 """After this many waits that were too short, one wait is long; so rarely that less than one change in a hundred waits more than 1.5 s."""
 LOOK_SECONDS: Final = 0.02
+SEARCH_SECONDS: Final = 0.25
+"""After a look that found no reader, the next look is not sooner. A reader that comes meanwhile starts again a few times more."""
 
 
 class ReaderWindow:
@@ -45,6 +47,7 @@ class ReaderWindow:
             return
         readers = {name for name, dumping in self._sockets().items() if dumping}
         if not readers:
+            self._next = began + SEARCH_SECONDS
             return
         end = began + self._longest_wait(began)
         while readers and _now() < end:

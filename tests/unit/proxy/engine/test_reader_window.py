@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from nodeagent.proxy.engine.reader_window import CHURN_SECONDS, LONG_SECONDS, LOOK_SECONDS, ReaderWindow
+from nodeagent.proxy.engine.reader_window import CHURN_SECONDS, LONG_SECONDS, LOOK_SECONDS, SEARCH_SECONDS, ReaderWindow
 
 from .virtual_time import run_in_virtual_time
 
@@ -106,5 +106,31 @@ def test_who_has_a_socket_and_reads_nothing_is_not_waited_for() -> None:
         readers.add("a firewall's daemon", dumps=0, exists=1000)
         window.committed()
         assert await waited(window) == 0
+
+    run(scenario)
+
+
+def test_in_churn_without_readers_few_changes_look_for_them() -> None:
+    async def scenario(readers: Readers, window: ReaderWindow) -> None:
+        for _ in range(200):
+            window.committed()
+            await asyncio.sleep(0.05)
+            assert await waited(window) == 0
+        assert readers.looks <= 10 / SEARCH_SECONDS
+
+    run(scenario)
+
+
+def test_a_reader_that_comes_in_churn_is_found_soon() -> None:
+    async def scenario(readers: Readers, window: ReaderWindow) -> None:
+        window.committed()
+        assert await waited(window) == 0
+        readers.add("nft", dumps=9, exists=9)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while await waited(window) == 0:
+            assert loop.time() < began + SEARCH_SECONDS + 0.05
+            window.committed()
+            await asyncio.sleep(0.05)
 
     run(scenario)
