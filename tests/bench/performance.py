@@ -11,18 +11,20 @@ import os
 import platform
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from nodeagent.model.addresses import Family
 from tests.bench import established, new_connection
-from tests.bench.table import checkout, medians, print_table
+from tests.bench.table import checkout, medians
 from tests.bench.table import measure_apart as measure_engine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -139,20 +141,40 @@ def measure(turns: int) -> dict[str, Any]:
 
 
 def compare(revision: str, turns: int) -> None:
-    """Prints this checkout and another revision, measured in turns, and their ratios. A row of the engine may be measured in another way
-    there, for each revision brings its own program for it; the process is measured by that of this checkout."""
-    engines: tuple[list[Figures], list[Figures]] = [], []
-    processes: tuple[list[Figures], list[Figures]] = [], []
+    """Prints this checkout and another revision, measured in turns: medians, all runs, and the ratio of the medians. The engine's rows may
+    be measured in another way there, for each revision brings its own program for it; the process is measured by that of this checkout."""
+    kinds: dict[str, Callable[[Path], Figures]] = {
+        "the agent, {} x {}".format(*SIZE): partial(measure_process, SIZE),
+        "the agent, {} x {}".format(*LARGE): partial(measure_process, LARGE),
+        "the engine, {} x {}, each by its own program".format(*SIZE): partial(measure_engine, *SIZE),
+    }
     with checkout(revision) as other:
-        for _ in range(turns):
-            for place, root in enumerate((ROOT, other)):
-                engines[place].append(measure_engine(*SIZE, root))
-                processes[place].append(measure_process(SIZE, root))
-    for what, measured in (("the agent", processes), ("the engine, each by its own program", engines)):
-        now, before = map(medians, measured)
-        ratios = {row: now[row] / before[row] for row in now if before.get(row)}
-        print(f"{what}, {SIZE[0]} x {SIZE[1]}, medians of {turns} turns")
-        print_table(["this", revision[:12], "ratio"], [now, before, ratios])
+        for root in (ROOT, other):
+            subprocess.run(
+                [sys.executable, "-m", "compileall", "-q", root / "nodeagent", root / "tests/bench"], check=True
+            )
+        for what, measured in kinds.items():
+            now, before = list[Figures](), list[Figures]()
+            for _ in range(turns):
+                now.append(measured(ROOT))
+                before.append(measured(other))
+            print(f"{what}\n", *rows(["", "this", revision[:12], "ratio"], compared(now, before)), sep="\n", flush=True)
+
+
+def compared(now: list[Figures], before: list[Figures]) -> list[list[str]]:
+    """Returns the cells of a table of two revisions: of each row the median, in brackets all runs, and the ratio of the medians."""
+    lines = []
+    for row in now[0]:
+        if row not in before[0]:
+            continue
+        ours, theirs = ([run[row] for run in runs] for runs in (now, before))
+        middles = statistics.median(ours), statistics.median(theirs)
+        cells = [
+            f"{number(middle)} ({', '.join(map(number, runs))})"
+            for middle, runs in zip(middles, (ours, theirs), strict=True)
+        ]
+        lines.append([row, *cells, f"{middles[0] / middles[1]:.2f}" if middles[1] else ""])
+    return lines
 
 
 def number(value: float) -> str:
