@@ -144,7 +144,7 @@ def build_credential_watch(
         return None
     return CredentialWatch(
         access,
-        lambda: client.server_certificates,
+        client.shown_certificates,
         now=_utc_now,
         report=board.reporter("credentials"),
         show=figures.credentials_seen,

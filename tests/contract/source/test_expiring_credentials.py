@@ -5,8 +5,8 @@ The certificates are openssl's, the connections are real; only the time of day i
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 
 from nodeagent.model.problem import Problem
 from nodeagent.proxy.source.client.api_client import ApiClient
-from nodeagent.proxy.source.client.credential_watch import CredentialWatch
+from nodeagent.proxy.source.client.credential_watch import LOOK_SECONDS, CredentialWatch
 from nodeagent.proxy.source.client.credentials import ClientCertificate, CredentialSource, FixedCredential, TokenFile
 from nodeagent.proxy.source.client.exec_plugin import ExecCommand, ExecPlugin
 from nodeagent.proxy.source.client.kubeconfig import ClusterAccess
@@ -40,7 +40,7 @@ class Watched:
 
     def over(self, access: ClusterAccess, client: ApiClient) -> CredentialWatch:
         return CredentialWatch(
-            access, lambda: client.server_certificates, now=lambda: self.now, report=self.report, show=self.show
+            access, client.shown_certificates, now=lambda: self.now, report=self.report, show=self.show
         )
 
     def report(self, problems: Iterable[Problem]) -> None:
@@ -89,6 +89,15 @@ def in_a_cluster(
     asyncio.run(main())
 
 
+@contextmanager
+def closing_task(work: Coroutine[Any, Any, None]) -> Iterator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
 def client_certificate(directory: Path) -> ClientCertificate:
     return ClientCertificate(FixedCredential(), certificate(directory, "client"), key(directory, "client"))
 
@@ -131,6 +140,26 @@ def test_certificates_are_announced_a_week_before_and_gone_when_renewed(fake_api
         watched.now = began + 3 * YEAR
         await watch.look()
         assert watched.reasons == {mine: "CredentialExpired", servers: "CredentialExpired"}
+
+    in_a_cluster(fake_api_server, made, client_certificate(made), story)
+
+
+def test_a_certificate_that_a_server_shows_is_looked_at_at_once(fake_api_server: Servers, made: Path) -> None:
+    name = "certificate of the API server api.test"
+
+    async def story(
+        watched: Watched, watch: CredentialWatch, client: ApiClient, server: Any, context: ssl.SSLContext
+    ) -> None:
+        watched.now += timedelta(days=370)
+        with closing_task(watch.run()):
+            for days, reason in ((400, None), (365, "CredentialExpired"), (400, None)):
+                make_certificate(made, "server", "/CN=api.test", NAMES, days=days)
+                context.load_cert_chain(certificate(made, "server"), key(made, "server"))
+                server.reply(PATH, {}, headers={"Connection": "close"})
+                await client.get(PATH)
+                async with asyncio.timeout(LOOK_SECONDS / 2):
+                    while watched.reasons.get(name) != reason:  # noqa: ASYNC110 - only the metrics hear of a look without a problem
+                        await asyncio.sleep(0.01)
 
     in_a_cluster(fake_api_server, made, client_certificate(made), story)
 

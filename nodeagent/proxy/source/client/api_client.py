@@ -6,7 +6,7 @@ Bodies are read with `iter_any` and `read` only: aiohttp's line reader fails on 
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from http import HTTPStatus
 from typing import Protocol, Self
@@ -44,7 +44,7 @@ from nodeagent.proxy.source.client.exchange import (
 from nodeagent.proxy.source.client.kubeconfig import ClusterAccess
 from nodeagent.proxy.source.client.server_choice import Failover, Server, Servers
 from nodeagent.proxy.source.client.server_clock import ServerClock
-from nodeagent.proxy.source.client.tls import TlsContexts
+from nodeagent.proxy.source.client.tls import ShownCertificates, TlsContexts
 
 logger = logging.getLogger(__name__)
 JSON = "application/json"
@@ -119,9 +119,9 @@ class ApiClient:
         return ", ".join(server_text(server) for server in self._access.servers)
 
     @property
-    def server_certificates(self) -> Mapping[str, bytes]:
-        """The certificate (DER) that each server showed last, by its name."""
-        return self._tls.seen
+    def shown_certificates(self) -> ShownCertificates:
+        """The certificates that the servers showed last."""
+        return self._tls.shown
 
     @property
     def has_several_servers(self) -> bool:

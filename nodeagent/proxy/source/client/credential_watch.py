@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from nodeagent.model.problem import Problem
 from nodeagent.proxy.source.client.api_errors import CredentialsError
 from nodeagent.proxy.source.client.credentials import Credential
 from nodeagent.proxy.source.client.kubeconfig import ClusterAccess
+from nodeagent.proxy.source.client.tls import ShownCertificates
 from nodeagent.runtime.validity import Validity, of_certificate, of_certificates, of_token
 
 LOOK_SECONDS = 60.0
@@ -81,30 +83,33 @@ def _last_to_end(bundle: list[Validity]) -> list[Validity]:
 
 
 class CredentialWatch:
-    """Looks once a minute. servers: returns what servers showed last. now: the time of day. report: receives all problems. show:
-    receives when each credential ends."""
+    """Looks once a minute, and when a server shows another certificate. shown: what servers showed last. now: the time of day.
+    report: receives all problems. show: receives when each credential ends."""
 
     def __init__(
         self,
         access: ClusterAccess,
-        servers: Callable[[], Mapping[str, bytes]],
+        shown: ShownCertificates,
         *,
         now: Callable[[], datetime],
         report: Callable[[Iterable[Problem]], None],
         show: Callable[[Mapping[str, datetime]], None],
     ) -> None:
         self._access = access
-        self._servers = servers
+        self._shown = shown
         self._now = now
         self._report = report
         self._show = show
         self._found: tuple[Expiring, ...] = ()
 
     async def run(self) -> None:
-        """Checks the credentials once a minute, until cancelled."""
+        """Checks the credentials until cancelled."""
         while True:
+            self._shown.changed.clear()
             await self.look()
-            await asyncio.sleep(LOOK_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._shown.changed.wait()
 
     async def look(self) -> None:
         """Looks once and reports. What cannot be read stays as it was: the next request says why."""
@@ -113,7 +118,7 @@ class CredentialWatch:
         except (CredentialsError, OSError) as error:
             logger.debug("credentials were not looked at: %s", error)
         else:
-            self._found = expiring(credential, authority, self._servers())
+            self._found = expiring(credential, authority, self._shown.by_name)
             self._show({one.what: one.validity.ends for one in self._found})
         now = self._now()
         self._report(problem for one in self._found if (problem := one.problem(now)) is not None)

@@ -1,5 +1,6 @@
 """TLS to the API server."""
 
+import asyncio
 import os
 import ssl
 from collections.abc import Iterator
@@ -20,12 +21,24 @@ class TlsTrust(Struct, frozen=True):
     insecure: bool = False
 
 
+class ShownCertificates:
+    """The certificates (DER) that servers showed last, by the names that were expected in them. changed: set when one shows another."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, bytes] = {}
+        self.changed = asyncio.Event()
+
+    def note(self, name: str, certificate: bytes) -> None:
+        """Called when a server has shown this one."""
+        if self.by_name.get(name) != certificate:
+            self.by_name[name] = certificate
+            self.changed.set()
+
+
 class TlsContexts:
     """Makes the SSL context for the current trust and client certificate.
 
     The same context object is returned while nothing changes: aiohttp reuses connections per context.
-
-    seen: the certificate (DER) that a server showed last, by the name that was expected in it.
     """
 
     def __init__(self, trust: TlsTrust) -> None:
@@ -33,14 +46,14 @@ class TlsContexts:
         self._made_from: tuple[bytes | None, tuple[bytes, bytes] | None] | None = None
         self._context: ssl.SSLContext | None = None
         self._checked: bytes | None = None
-        self.seen: dict[str, bytes] = {}
+        self.shown = ShownCertificates()
 
     def context(self, client_certificate: tuple[bytes, bytes] | None) -> ssl.SSLContext:
         """Returns the context. Raises CredentialsError if the authority's file or the client certificate cannot be used."""
         authority = self._authority()
         if self._context is None or self._made_from != (authority, client_certificate):
             self._context = _make_context(self._trust, authority, client_certificate)
-            self._context.sslobject_class = _noting(self.seen)
+            self._context.sslobject_class = _noting(self.shown)
             self._made_from = (authority, client_certificate)
         return self._context
 
@@ -61,15 +74,15 @@ class TlsContexts:
         return authority
 
 
-def _noting(seen: dict[str, bytes]) -> type[ssl.SSLObject]:
+def _noting(shown: ShownCertificates) -> type[ssl.SSLObject]:
     """Returns a class of connections that note the server's certificate after each handshake."""
 
     class Noting(ssl.SSLObject):
         def do_handshake(self) -> None:
             super().do_handshake()
-            shown = self.getpeercert(binary_form=True)
-            if shown is not None:
-                seen[self.server_hostname or ""] = shown
+            certificate = self.getpeercert(binary_form=True)
+            if certificate is not None:
+                shown.note(self.server_hostname or "", certificate)
 
     return Noting
 
