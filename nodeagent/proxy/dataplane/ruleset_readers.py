@@ -36,11 +36,20 @@ class NetfilterSockets:
     def present(self) -> Mapping[int, bool]:
         """Returns the sockets, by inode, with whether a dump is in progress. Empty if that cannot be known.
 
-        Those of this process and its children are left out only if some socket is in a dump: finding them takes longer than all the rest.
+        If some socket is in a dump, those of this process and its children are left out, and those that are closed meanwhile: finding them
+        takes longer than all the rest.
         """
-        found = _listed_in_proc() if self._refused else self._listed_by_kernel()
-        own = _sockets_of("self", *self._children()) if any(found.values()) else frozenset()
-        return {number: dumping for number, dumping in found.items() if number not in own}
+        found = self._list()
+        if not any(found.values()):
+            return found
+        own = _sockets_of("self", *self._children())
+        others = {number: dumping for number, dumping in found.items() if number not in own}
+        if any(others.values()):  # one of ours may have been closed before its owner was looked at
+            others = {number: others[number] for number in self._list() if number in others}
+        return others
+
+    def _list(self) -> Mapping[int, bool]:
+        return _listed_in_proc() if self._refused else self._listed_by_kernel()
 
     def _listed_by_kernel(self) -> Mapping[int, bool]:
         try:

@@ -21,10 +21,16 @@ from nodeagent.model.frontend import ServiceState
 from nodeagent.model.problem import Retryable
 from nodeagent.proxy.dataplane import ruleset_readers
 from nodeagent.proxy.dataplane.followed_sample import FollowedSample
+from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.ruleset_readers import NetfilterSockets
 from nodeagent.proxy.engine.reader_window import ReaderWindow, Sockets
 from nodeagent.wire.netlink.framing import Request
+from nodeagent.wire.netlink.nf_tables.batch import request as ruleset_request
+from nodeagent.wire.netlink.nf_tables.ruleset_objects import named_set
+from nodeagent.wire.netlink.socket import NetlinkSocket
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER, SOCK_DIAG_BY_FAMILY
+from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_GETSETELEM
+from nodeagent.wire.netlink.uapi.nfnetlink import NFPROTO_IPV4
 from tests.contract.driver.conftest import NODE, Agent
 from tests.harness.effort import AT_LENGTH, PUNCTUAL
 
@@ -89,9 +95,8 @@ def churn(
             due = time.monotonic()
             await window.wait()
             number += 1
-            gone = (
-                number + number // SERVICES
-            ) % 2  # of each Service an endpoint goes in one round, and comes in the next
+            # Of each Service an endpoint goes in one round, and comes in the next.
+            gone = (number + number // SERVICES) % 2
             changed = state(service, number % SERVICES, ENDPOINTS - gone)
             with suppress(Retryable):  # what failed for lack of memory is done with the next change
                 await agent.driver.sync({changed.key: changed}, NODE)
@@ -172,6 +177,29 @@ def test_commits_do_not_wait_for_the_process_that_follows_connections(
     assert (found.problems, found.unread) == ((), "")
     assert True in seen
     assert unseen == {False}
+
+
+def test_a_socket_that_is_closed_while_its_owner_is_looked_for_is_nobodys(
+    kernel: Any, agent: Agent, either_way: NetfilterSockets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child of the agent may end between the list of sockets and the list of its own. The control: one that stays is somebody's."""
+    elements = ruleset_request(NFT_MSG_GETSETELEM, NFPROTO_IPV4, named_set(schema.TABLE, schema.BACKENDS))
+
+    def dumping_now(*, ends: bool) -> list[bool]:
+        with closing(NetlinkSocket(NETLINK_NETFILTER)) as reader:
+            datagrams = reader.dump_datagrams(elements)
+            next(datagrams)
+
+            def look_for_own(*_: object) -> frozenset[int]:
+                if ends:
+                    reader.close()
+                return frozenset()
+
+            monkeypatch.setattr(ruleset_readers, "_sockets_of", look_for_own)
+            return [dumps for dumps in either_way.present().values() if dumps]
+
+    assert kernel.run(lambda: dumping_now(ends=False)) == [True]
+    assert kernel.run(lambda: dumping_now(ends=True)) == []
 
 
 def test_connections_are_followed_without_a_socket_for_which_a_commit_waits(
