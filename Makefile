@@ -30,7 +30,7 @@ VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
 	@echo "make demo    set up, then a cluster of three nodes on this machine, in use and under faults"
-	@echo "make test    set up, then lint and every test (root)"
+	@echo "make test    set up, then lint and every test (root); TIMES=1: and where the time goes"
 	@echo "make test-boot  the tests that boot machines: systemd in containers, stock kernels in QEMU,"
 	@echo "                the Vagrantfile's cluster; the status page in Chromium; storages and an etcd under faults (root)"
 	@echo "make test-boot-short  of these what ends in a quarter of an hour: without the Vagrantfile, one kernel, no faults"
@@ -133,7 +133,7 @@ test: setup $(VENV)/.installed $(TEST_TOOLS)
 	+@$(MAKE) --no-print-directory --jobs=2 lint every-test
 
 every-test:
-	$(SUDO) env CI=$(CI) $(BIN)/pytest $(PARALLEL)
+	$(SUDO) env CI=$(CI) TIMES=$(TIMES) $(BIN)/pytest $(PARALLEL)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -21,6 +21,7 @@ from xdist.workermanage import WorkerController
 from nodeagent.lab.net.network_namespaces import LabError, create_namespaces, namespace_name, remove_namespace
 from tests.harness.bytecode import compile_share, find_constants_by_name
 from tests.harness.effort import AT_LENGTH
+from tests.harness.processor_times import ProcessorTimes
 from tests.harness.warm_start import MODULES, WarmLauncher
 from tests.harness.worlds.forks import SeparateForkServer
 from tests.harness.worlds.sctp_actor import ACTOR
@@ -41,12 +42,14 @@ find_constants_by_name()
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Give the processes that tests start default signals, also when this one ignores some, and a cheap start.
 
     ``nohup`` ignores SIGHUP, and a shell SIGINT in what it starts in the background. Ignoring is inherited, but a
     handler is not, and one that does nothing is as good for this process.
     """
+    if os.environ.get("TIMES"):
+        config.pluginmanager.register(ProcessorTimes())
     os.environ |= CHEAP_START
     for number in signal.valid_signals() - RESTORED:
         if signal.getsignal(number) is signal.SIG_IGN:

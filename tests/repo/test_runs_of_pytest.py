@@ -34,6 +34,18 @@ def test_of_a_child():
     assert printed.split() == ["default_int_handler", "SIG_DFL"]
 """
 
+TAKES_TIME = """
+import subprocess, time
+
+def test_that_computes():
+    end = time.process_time() + 0.5
+    while time.process_time() < end:
+        pass
+
+def test_that_starts_something():
+    subprocess.run(["python3", "-c", "import time\\nwhile time.process_time() < 0.5: pass"], check=True)
+"""
+
 
 def run(directory: Path, text: str, *options: str, start: str = "") -> "subprocess.CompletedProcess[str]":
     """pytest with this project's options and conftest.py on a file of this text; `start`: shell commands before it.
@@ -81,3 +93,16 @@ def test_children_have_default_signals_when_the_run_has_not(tmp_path: Path, work
     done = run(tmp_path, SIGNALS, f"--numprocesses={workers}", start="trap '' INT HUP")
 
     assert done.returncode == 0, done.stdout
+
+
+def test_a_run_shows_where_its_time_goes_if_asked(tmp_path: Path) -> None:
+    printed = run(tmp_path, TAKES_TIME, "-n", "1", start="export TIMES=1").stdout
+    table = {
+        line.split("  ")[0]: line.split()[-4:]
+        for line in printed.partition("seconds by the clock")[2].splitlines()[2:-1]
+    }
+    tests, clock, workers, started = map(float, table["."])
+    assert tests == 2
+    assert clock >= 1.0
+    assert workers >= 0.5 <= started
+    assert float(table["imports and collection"][2]) > 0.1
