@@ -1,6 +1,7 @@
 """The bindings of libnftables, where they are not."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,13 @@ from nodeagent.cli.second_reader import NoSecondReader, SecondReader
 
 
 @pytest.fixture(autouse=True)
-def _not_loaded_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "nftables", raising=False)
+def _not_loaded_yet() -> Iterator[None]:
+    """Also what a test loads does not stay for the next one."""
+    before = sys.modules.pop("nftables", None)
+    yield
+    sys.modules.pop("nftables", None)
+    if before is not None:
+        sys.modules["nftables"] = before
 
 
 def test_without_bindings_of_nftables_one_line_says_what_to_do(tmp_path: Path) -> None:
