@@ -1,6 +1,6 @@
 """Every figure that the documents state, each with its peer or floor in the same run: `make bench`, which writes docs/performance.md.
 
-As root, with nft and a C compiler, on a machine that does nothing else: eight minutes. Also writes docs/performance.json, from which
+As root, with nft and a C compiler, on a machine that does nothing else: twelve minutes. Also writes docs/performance.json, from which
 `--from` makes the document again, and a plot. `--against REV` measures another revision in turns; its columns are printed, and are not
 part of the document. What has its peer in a program that is not installed (iptables-legacy-restore; dnsperf and unbound) is left out.
 """
