@@ -190,6 +190,22 @@ class Client:
         except Malformed as error:
             raise EtcdFailed(Outcome.UNKNOWN, str(error)) from None
 
+    async def statuses(self) -> list[StatusReply | EtcdFailed]:
+        """Returns the status of each member, or why it has none. Asks again until one answers or the time for reads is up: a
+        member that has just started accepts connections before it has a leader."""
+        ends = time.monotonic() + READ_SECONDS
+        while True:
+            found = await asyncio.gather(*map(self._status_or_failure, self._members))
+            if time.monotonic() >= ends or any(isinstance(status, StatusReply) for status in found):
+                return found
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _status_or_failure(self, member: Member) -> StatusReply | EtcdFailed:
+        try:
+            return await self.status(member)
+        except EtcdFailed as failed:
+            return failed
+
     async def _once(
         self, method: str, request: bytes, read: Callable[[bytes], _Reply], operation: str, collection: str
     ) -> _Reply:

@@ -1,6 +1,5 @@
 """What a server reads when it starts: the releases of the members, the start of the history, and all objects at that revision."""
 
-import asyncio
 import logging
 from collections import Counter
 from dataclasses import dataclass
@@ -8,10 +7,9 @@ from typing import Final
 
 from nodeagent.apiserver.storage.etcd import etcd_messages
 from nodeagent.apiserver.storage.etcd.cluster_client import Client, EtcdFailed
-from nodeagent.apiserver.storage.etcd.etcd_messages import KeyValue, StatusReply
+from nodeagent.apiserver.storage.etcd.etcd_messages import KeyValue
 from nodeagent.apiserver.storage.etcd.layout import Layout, Unreadable
 from nodeagent.apiserver.storage.etcd.outcomes import Outcome
-from nodeagent.apiserver.storage.etcd.rpc import Member
 from nodeagent.apiserver.storage.etcd.versions import is_recommended, parse_version
 from nodeagent.apiserver.storage.records import Revision, StorageFailed, StorageUnreachable
 
@@ -39,18 +37,14 @@ class Range:
 
 async def examine(client: Client) -> list[str]:
     """Logs the releases of the members. Returns a line for each member that does not answer. Then only its cluster is used.
-    Raises StorageUnreachable if none answers, StorageFailed if one is too old, or they belong to several clusters."""
+    Raises StorageUnreachable if none answers for some seconds, StorageFailed if one is too old, or they belong to several clusters."""
     versions = {}
     silent = []
     clusters: dict[int, str] = {}
-    for member, found in zip(
-        client.members,
-        await asyncio.gather(*(_status_or_reason(client, member) for member in client.members)),
-        strict=True,
-    ):
+    for member, found in zip(client.members, await client.statuses(), strict=True):
         endpoint = str(member.endpoint)
-        if isinstance(found, str):
-            silent.append(f"{endpoint}: {found}")
+        if isinstance(found, EtcdFailed):
+            silent.append(f"{endpoint}: {await client.diagnose(member) or found}")
             continue
         versions[endpoint] = parse_version(found.version)
         clusters.setdefault(found.header.cluster, endpoint)
@@ -77,14 +71,6 @@ async def examine(client: Client) -> list[str]:
                 *version,
             )
     return silent
-
-
-async def _status_or_reason(client: Client, member: Member) -> StatusReply | str:
-    """Returns the status of a member, or why it does not answer."""
-    try:
-        return await client.status(member)
-    except EtcdFailed as failed:
-        return await client.diagnose(member) or str(failed)
 
 
 async def load(client: Client, layout: Layout, at: int) -> Range:
