@@ -22,6 +22,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BOOT_SECONDS = 120.0
 PATIENCE_SECONDS = 60.0
 """Emulated machines run at the same time."""
+LAST_LINES = 60
 
 ALONE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child")
 """The machine's process 1 outlives systemd-nspawn when that is killed, but not the process namespace around both."""
@@ -108,8 +109,12 @@ class Machine:
         return result
 
     def systemctl(self, *arguments: str) -> str:
-        """What `systemctl` prints. Raises MachineFailed."""
-        return self.run("systemctl", *arguments).stdout
+        """What `systemctl` prints. Raises MachineFailed, with what the machine's services said last."""
+        try:
+            return self.run("systemctl", *arguments).stdout
+        except MachineFailed as error:
+            said = self.run("journalctl", "--no-pager", "--output=short-precise", f"--lines={LAST_LINES}", check=False)
+            raise MachineFailed(f"{error}\n{said.stdout}") from None
 
     def show(self, unit: str, property_name: str) -> str:
         """A property of a unit, as `systemctl show` has it."""
