@@ -57,7 +57,9 @@ def _flows(question: Question) -> list[tuple[TrackedFlow, FlowState]]:
         return []
     found = []
     with NetlinkSocket(NETLINK_NETFILTER) as netlink:
-        for datagram in netlink.dump_datagrams(dump_udp(question.family, destination, question.port, of=wanted)):
+        # A busy Service has very many flows, of which one client has few.
+        request = dump_udp(question.family, destination, question.port, source=source, of=wanted)
+        for datagram in netlink.dump_datagrams(request):
             for flow in read_flows(question.family, datagram, wanted=wanted):
                 client = client_of(question.family, flow)
                 if client is not None and (client[0], flow.destination, flow.port) == (

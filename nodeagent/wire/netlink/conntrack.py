@@ -84,19 +84,32 @@ _LAYOUTS = {
 }
 
 
-def dump_udp(family: Family, destination: bytes | None = None, port: int | None = None, *, of: int = _UDP) -> Request:
-    """Returns the request for a dump of the UDP flows of a family, or those of protocol `of`; to one original destination and port.
+def dump_udp(
+    family: Family,
+    destination: bytes | None = None,
+    port: int | None = None,
+    *,
+    source: bytes | None = None,
+    of: int = _UDP,
+) -> Request:
+    """Returns the request for a dump of the UDP flows of a family, or those of protocol `of`; to one original destination and port,
+    from one client.
 
-    The kernel filters (>= 5.8); an older one returns all flows of the family. An IPv6 destination is not
-    sent: the kernel would return the flows to all others (ctnetlink_filter_match_tuple treats the result of
+    The kernel filters (>= 5.8); an older one returns all flows of the family. IPv6 addresses are not
+    sent: the kernel would return the flows of all others (ctnetlink_filter_match_tuple treats the result of
     ipv6_addr_cmp as "equal"; so still in 6.18).
     """
     protocol = attribute(uapi.CTA_PROTO_NUM, bytes([of]))
     flags = uapi.CTA_FILTER_F_CTA_PROTO_NUM
-    parts = []
+    layout = _LAYOUTS[family]
+    addresses = []
+    if source is not None and family is Family.IPV4:
+        addresses.append(attribute(layout.source_attribute, source))
+        flags |= uapi.CTA_FILTER_F_CTA_IP_SRC
     if destination is not None and family is Family.IPV4:
-        parts.append(nested(uapi.CTA_TUPLE_IP, attribute(_LAYOUTS[family].destination_attribute, destination)))
+        addresses.append(attribute(layout.destination_attribute, destination))
         flags |= uapi.CTA_FILTER_F_CTA_IP_DST
+    parts = [nested(uapi.CTA_TUPLE_IP, *addresses)] if addresses else []
     if port is not None:
         protocol += attribute(uapi.CTA_PROTO_DST_PORT, _PORT.pack(port))
         flags |= uapi.CTA_FILTER_F_CTA_PROTO_DST_PORT

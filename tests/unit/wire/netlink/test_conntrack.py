@@ -112,18 +112,23 @@ def test_a_deletion_without_a_tuple_would_delete_everything_and_is_refused() -> 
 
 
 @pytest.mark.parametrize(
-    ("family", "destination", "port", "flags"),
+    ("family", "source", "destination", "port", "flags"),
     [
-        pytest.param(Family.IPV4, None, None, 0b001000, id="all UDP"),
-        pytest.param(Family.IPV4, None, 53, 0b101000, id="UDP to a port"),
-        pytest.param(Family.IPV4, VIP, 53, 0b101010, id="UDP to an address and port"),
+        pytest.param(Family.IPV4, None, None, None, 0b001000, id="all UDP"),
+        pytest.param(Family.IPV4, None, None, 53, 0b101000, id="UDP to a port"),
+        pytest.param(Family.IPV4, None, VIP, 53, 0b101010, id="UDP to an address and port"),
+        pytest.param(Family.IPV4, CLIENT, VIP, 53, 0b101011, id="UDP of one client to an address and port"),
         pytest.param(
-            Family.IPV6, VIP6, 53, 0b101000, id="IPv6 only by port, because the kernel gets the address wrong"
+            *(Family.IPV6, CLIENT6, VIP6, 53, 0b101000),
+            id="IPv6 only by port, because the kernel gets addresses wrong",
         ),
     ],
 )
-def test_the_kernel_is_asked_to_select(family: Family, destination: str | None, port: int | None, flags: int) -> None:
-    request = dump_udp(family, None if destination is None else pack_address(destination), port)
+def test_the_kernel_is_asked_to_select(
+    family: Family, source: str | None, destination: str | None, port: int | None, flags: int
+) -> None:
+    client, to = (None if one is None else pack_address(one) for one in (source, destination))
+    request = dump_udp(family, to, port, source=client)
 
     assert request.body.endswith(nested(25, attribute(1, struct.pack("=I", flags))))
 
