@@ -109,7 +109,7 @@ class Process:
             return
         await asyncio.sleep(ACCEPTING_SECONDS)
         for listener in listeners:
-            listener.stop()
+            await listener.stop()
         for _ in range(PARTING_LOOKS):
             if not any(listener.connections for listener in listeners):
                 return

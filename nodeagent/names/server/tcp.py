@@ -16,6 +16,8 @@ IDLE_SECONDS = 10.0
 STALLED_SECONDS = 3.0
 """Longest time until the first query, and within one query."""
 LOOK_AGAIN_SECONDS = 0.05
+STEPS_TO_SERVE = 5
+"""Steps of the event loop that asyncio needs at most from accept(2) to `_serve`: three in Python 3.11."""
 MOST_CONNECTIONS = 512
 """Connections of all clients at one listening address."""
 MOST_IN_ONE = 32
@@ -48,10 +50,16 @@ class TcpListener:
         self._socket.setblocking(False)
         self._server = await asyncio.start_server(self._serve, sock=self._socket.dup(), limit=LARGEST_QUERY)
 
-    def stop(self) -> None:
-        """Stops accepting."""
-        if self._server is not None:
-            self._server.close()
+    async def stop(self) -> None:
+        """Stops accepting. Then each accepted connection is among the open ones, and all others wait in the socket."""
+        if self._server is None:
+            return
+        for accepting in self._server.sockets:
+            asyncio.get_running_loop().remove_reader(accepting)
+        # asyncio drops a connection that is accepted but has no transport yet when its server is closed.
+        for _ in range(STEPS_TO_SERVE):
+            await asyncio.sleep(0)
+        self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peername")

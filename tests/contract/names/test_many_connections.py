@@ -68,7 +68,7 @@ async def a_server() -> AsyncIterator[Server]:
         sock = stack.enter_context(socket.create_server(("127.0.0.1", port)))
         listener = TcpListener(sock, Front(fed.answers, LongAnswers()), Tasks())
         await listener.start()
-        stack.callback(listener.stop)
+        stack.push_async_callback(listener.stop)
         yield Server(listener, port, stack)
 
 
