@@ -7,10 +7,12 @@ import gc
 import os
 import shutil
 import signal
+from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,6 +31,8 @@ from tests.harness.worlds.sctp_actor import ACTOR
 HERE = Path(__file__).parent
 WITH_PACKETS = frozenset({"netns", "e2e", "lab"})
 PROGRAMS = ("ip", "nft", "setpriv", "openssl")
+SLOW_SHARE = 0.7
+"""Of a run: by then each slow file has begun."""
 RESTORED = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 """Python ignores these itself, and restores them in the processes that `subprocess` starts."""
 
@@ -118,8 +122,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=late)
     items[:] = [item for item in items if item not in late]
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    place = mixed(item.path for item in items)
-    items.sort(key=lambda item: (item.path not in slow, place[item.path]))
+    place = mixed({item.path for item in items}, slow)
+    items.sort(key=lambda item: place[item.path])
     with_packets = {path for path in place if has_packets(path)}
     for item in items:
         if item.path not in with_packets:
@@ -129,13 +133,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skipif(True, reason=f"no network namespaces here: {reason}"))
 
 
-def mixed(paths: Iterable[Path]) -> dict[Path, float]:
-    """Returns for each file a place, by which tests with packets and all others are spread evenly. The ones often wait, the others
-    compute: with all of a kind together, first no worker would use the processors, and then each would wait for them."""
-    kinds: dict[bool, list[Path]] = {True: [], False: []}
-    for path in dict.fromkeys(paths):
-        kinds[has_packets(path)].append(path)
-    return {path: number / len(files) for files in kinds.values() for number, path in enumerate(files)}
+def mixed(paths: Iterable[Path], slow: set[Path]) -> dict[Path, float]:
+    """Returns for each file a place between 0 and 1, by which files of a kind are spread evenly, and neighbours in a folder apart.
+
+    Tests with packets often wait, all others compute: with many of the ones together no worker would use the processors, and with many
+    of the others each would wait for them. Slow files wait for most of their time; they begin early enough that none of them is
+    alone at the end.
+    """
+    kinds = defaultdict[str, list[Path]](list)
+    for path in sorted(paths, key=lambda path: crc32(bytes(path.relative_to(HERE.parent)))):
+        kinds["slow" if path in slow else "with packets" if has_packets(path) else "others"].append(path)
+    return {
+        path: number / len(files) * (SLOW_SHARE if kind == "slow" else 1)
+        for kind, files in kinds.items()
+        for number, path in enumerate(files)
+    }
 
 
 @cache

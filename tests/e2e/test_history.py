@@ -13,6 +13,8 @@ from tests.harness.api_cluster import ApiCluster, Tenant, all_answering, answere
 from tests.harness.cluster import NODE
 from tests.harness.links import Links
 
+pytestmark = pytest.mark.slow
+
 BACK_SECONDS = 3.0
 """From the return of the server to packets that follow it, where it was away for a few seconds: who found nobody for longer waits longer."""
 HEALTHY_SECONDS = 3.2

@@ -14,7 +14,7 @@ from tests.harness.looking import look_later
 from tests.harness.warm_start import AGENT
 from tests.netns.faults.looks import alerts
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 LATEST_SECONDS = 10.0
 PATIENCE_SECONDS = 60.0
 IDLE_SECONDS = 12.0

@@ -24,6 +24,8 @@ from nodeagent.lab.supervisor_messages import (
 from tests.harness.nft import Nft
 from tests.harness.stopwatch import allowed, once_within
 
+pytestmark = pytest.mark.slow
+
 SERVICE = "default/echo"
 RATE = 150.0
 DEADLINE = 240.0

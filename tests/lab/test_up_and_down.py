@@ -20,6 +20,8 @@ from nodeagent.lab.net.network_namespaces import is_alive
 from nodeagent.lab.supervisor_messages import Connect, Connected
 from tests.harness.stopwatch import allowed, waited_for_processor
 
+pytestmark = pytest.mark.slow
+
 READY_WITHIN = 15.0
 
 FETCH = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=5).read().decode())"

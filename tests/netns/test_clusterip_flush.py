@@ -26,6 +26,8 @@ from tests.harness.objects import service_port
 from tests.harness.stopwatch import Stopwatch, allowed
 from tests.harness.worlds.process import AgentProcess
 
+pytestmark = pytest.mark.slow
+
 SHOP, MEDDLED, BUSY, DNS = (cluster_ips(number) for number in range(1, 5))
 PODS = ("web-0", "web-1")
 CLIENTS = ("caller", "outside", NODE)

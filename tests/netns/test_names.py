@@ -17,6 +17,8 @@ from tests.harness.dns.recorded_objects import write_manifests
 from tests.harness.objects import make_service, make_slices, service_port
 from tests.harness.warm_start import AGENT
 
+pytestmark = pytest.mark.slow
+
 SERVER = "169.254.20.10"
 FLAGS = ("--dns", "--dns-listen", SERVER, "--dns-upstreams", "127.0.0.1:9")
 CLIENT = "caller"

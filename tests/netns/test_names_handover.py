@@ -26,6 +26,8 @@ from tests.harness.objects import service_port
 from tests.harness.warm_start import AGENT
 from tests.harness.worlds.process import AgentProcess
 
+pytestmark = pytest.mark.slow
+
 DNS = cluster_ips(10)
 SHOP, SHOP6 = cluster_ips(820)
 NAME = "shop.default.svc.cluster.local."

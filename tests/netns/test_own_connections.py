@@ -19,6 +19,8 @@ from tests.harness.worlds.process import AgentProcess
 from tests.harness.worlds.topology import SERVICE_CIDRS
 from tests.harness.worlds.world import World
 
+pytestmark = pytest.mark.slow
+
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PORTS = (*HTTP, service_port(80, Protocol.UDP, name="datagrams"))
 LATER = cluster_ips(3)

@@ -14,6 +14,8 @@ import pytest
 from nodeagent.kinds.catalog import all_kinds
 from tests.harness.effort import at_length
 
+pytestmark = pytest.mark.slow
+
 MANIFEST = """
 apiVersion: v1
 kind: Service

@@ -19,6 +19,8 @@ from tests.contract.apiserver.conftest import Api, ServerThread
 from tests.contract.apiserver.stalls import measured
 from tests.harness.protobuf import envelope, field
 
+pytestmark = pytest.mark.slow
+
 LOOP_HELD_SECONDS = 0.05
 READS = 3
 """What holds the loop too long does so each time; other work on the machine takes its caches away once."""

@@ -13,7 +13,7 @@ from nodeagent.proxy.dataplane.interface import ServiceInterface
 from nodeagent.proxy.dataplane.interface_drift import Drift, InterfaceNotifications
 from nodeagent.proxy.dataplane.interface_watch import InterfaceWatch, RepairPace
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 T = TypeVar("T")
 VIPS = frozenset({"10.96.0.1", "10.96.0.2", "10.96.0.3", "fd00:96::1", "fd00:96::2", "fd00:96::3"})

@@ -24,7 +24,7 @@ from tests.contract.driver.conftest import Agent, Kernel
 from tests.harness.effort import AT_LENGTH
 from tests.harness.socket_faults import CALLS, ERRORS, failing_once
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 MakeService = Callable[..., ServiceState]
 Plant = Callable[[Transaction, Any], None]

@@ -18,7 +18,7 @@ from nodeagent.proxy.dataplane.program import schema
 from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_GETRULE, NFT_MSG_GETSETELEM
 from tests.harness.effort import AT_LENGTH
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 T = TypeVar("T")
 MakeService = Callable[..., ServiceState]

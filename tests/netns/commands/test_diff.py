@@ -9,6 +9,8 @@ import pytest
 
 from tests.netns.commands.conftest import EXAMPLES, NODEAGENT, Node
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {"NODEAGENT_TRAFFIC_CLUSTER_CIDRS": "10.244.0.0/16,fd00:244::/32"}
 SOURCE = ("--manifests", str(EXAMPLES), "--node-name", "node-a")
 FRONTEND = "10.96.0.10 . tcp . 80"

@@ -30,6 +30,8 @@ from tests.harness.warm_start import WarmLauncher
 from tests.netns.commands.following import PATIENCE, WatchedNode, wait_for
 from tests.netns.commands.planted import FAULTS, HERE, HTTP, NOWHERE, TAKEN_PORT, address, objects
 
+pytestmark = pytest.mark.slow
+
 BRIDGE = NO_BRIDGE
 VIP, TAKEN = "198.51.100.20", "198.51.100.30"
 HEALTH_PORT = 32101

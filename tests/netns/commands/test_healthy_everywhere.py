@@ -17,7 +17,7 @@ from tests.harness.warm_start import WarmLauncher
 from tests.harness.worlds.topology import POD_CIDRS, SERVICE_CIDRS
 from tests.netns.commands.following import WatchedNode, wait_for
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 VIP = ("198.51.100.9", "2001:db8:100::9")
 NODE_PORT = 30080

@@ -12,6 +12,8 @@ from tests.harness.warm_start import WarmLauncher
 from tests.netns.commands.following import WatchedNode, wait_for
 from tests.netns.trace.planted_connections import connections
 
+pytestmark = pytest.mark.slow
+
 BRIDGE = NO_BRIDGE
 STRICT, LOOSE = (f"/proc/sys/net/ipv4/conf/{name}/rp_filter" for name in ("eth0", "all"))
 FORWARDING = "/proc/sys/net/ipv4/ip_forward"

@@ -16,7 +16,7 @@ from tests.netns.faults.looks import appears, is_healthy, problems, works
 from tests.netns.faults.scenes import CURE, guard
 from tests.netns.faults.services_of_pods import NARROW, PODS, SILENCE, USUAL, placed, put_services, width
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 MTU_DISCOVERY = {Family.IPV4: (socket.IPPROTO_IP, 10), Family.IPV6: (socket.IPPROTO_IPV6, 23)}
 """IP_MTU_DISCOVER, IPV6_MTU_DISCOVER (linux/in.h, in6.h)."""

@@ -19,9 +19,12 @@ from tests.netns.commands.following import WatchedNode, wait_for
 from tests.netns.faults.looks import alerts, appears, first_line, is_healthy, problems, scrape, works
 from tests.netns.faults.scenes import POD_TO_WEB
 
-pytestmark = pytest.mark.calm_kernel(
-    "a scene takes the agent's descriptors by their number, which a socket that is opened again changes"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.calm_kernel(
+        "a scene takes the agent's descriptors by their number, which a socket that is opened again changes"
+    ),
+]
 
 BRIDGE = NO_BRIDGE
 ALERT = "NodeagentImpaired"

@@ -28,7 +28,7 @@ from tests.netns.commands.following import WatchedNode, wait_for
 from tests.netns.faults.looks import appears, first_line, is_healthy, problems, works
 from tests.netns.faults.scenes import POD_TO_WEB
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 BRIDGE = NO_BRIDGE
 HERE = "subjectAltName=IP:127.0.0.1"

@@ -18,7 +18,7 @@ from tests.netns.commands.following import WatchedNode, wait_for
 from tests.netns.faults.looks import appears, first_line, works
 from tests.netns.faults.scenes import CHECK, EXPLAIN_FAR, HOSTED_PORT, OF_ROUTES, OF_RULES, POD_TO_FAR, VIP, Fault
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 BRIDGE = NO_BRIDGE
 GATEWAY = ROUTER[Family.IPV4]

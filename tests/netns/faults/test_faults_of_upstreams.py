@@ -32,7 +32,7 @@ from tests.harness.warm_start import WarmLauncher
 from tests.netns.commands.following import WatchedNode, wait_for
 from tests.netns.faults.looks import LATEST_SECONDS, alerts, is_healthy, problems, problems_once, scrape
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 BRIDGE = NO_BRIDGE
 SERVER = "169.254.20.10"

@@ -11,7 +11,7 @@ from tests.netns.faults.looks import is_healthy, problems, scrape
 from tests.netns.faults.scenes import CURE, guard
 from tests.netns.faults.services_of_pods import NAMES, NARROW, SILENCE, USUAL, placed, put_services, width
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 ANSWERS = "ct state established,related accept; meta l4proto ipv6-icmp accept"
 PERMITTED = f"{ANSWERS}; ip daddr 10.244.0.0/16 accept; ip6 daddr fd00:244::/32 accept"

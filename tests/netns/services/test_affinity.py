@@ -18,6 +18,8 @@ from tests.harness.nft import Nft
 from tests.harness.objects import make_service, service_port
 from tests.harness.serving_node import ServingNode
 
+pytestmark = pytest.mark.slow
+
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", Protocol, ids=lambda protocol: protocol.name)
 

@@ -28,7 +28,7 @@ from tests.netns.trace.planting import (
     works_again,
 )
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 BRIDGE = NO_BRIDGE
 

@@ -21,7 +21,7 @@ from tests.harness.cluster import NODE, Cluster, cluster_ips, of_family
 from tests.harness.objects import make_service, make_slices
 from tests.netns.trace.planting import by_shell, check_line, first_line, program_again
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 WIDTH, USUAL, LONG = 1400, 1500, 20000
 TALKING_PORT = 8090

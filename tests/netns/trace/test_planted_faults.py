@@ -44,7 +44,7 @@ from tests.netns.trace.planting import (
     works,
 )
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 BRIDGE = NO_BRIDGE
 
