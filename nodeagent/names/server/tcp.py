@@ -17,7 +17,7 @@ STALLED_SECONDS = 3.0
 """Longest time until the first query, and within one query."""
 LOOK_AGAIN_SECONDS = 0.05
 STEPS_TO_SERVE = 5
-"""Steps of the event loop that asyncio needs at most from accept(2) to `_serve`: three in Python 3.11."""
+"""Steps of the event loop, two more than asyncio needs from accept(2) to `_serve`."""
 MOST_CONNECTIONS = 512
 """Connections of all clients at one listening address."""
 MOST_IN_ONE = 32

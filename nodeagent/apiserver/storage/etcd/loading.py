@@ -1,5 +1,6 @@
 """What a server reads when it starts: the releases of the members, the start of the history, and all objects at that revision."""
 
+import asyncio
 import logging
 from collections import Counter
 from dataclasses import dataclass
@@ -38,16 +39,17 @@ class Range:
 async def examine(client: Client) -> list[str]:
     """Logs the releases of the members. Returns a line for each member that does not answer. Then only its cluster is used.
     Raises StorageUnreachable if none answers for some seconds, StorageFailed if one is too old, or they belong to several clusters."""
+    found = dict(zip(client.members, await client.statuses(), strict=True))
+    failed = {member: status for member, status in found.items() if isinstance(status, EtcdFailed)}
+    reasons = await asyncio.gather(*map(client.diagnose, failed))
+    silent = [f"{member.endpoint}: {why or failed[member]}" for member, why in zip(failed, reasons, strict=True)]
     versions = {}
-    silent = []
     clusters: dict[int, str] = {}
-    for member, found in zip(client.members, await client.statuses(), strict=True):
-        endpoint = str(member.endpoint)
-        if isinstance(found, EtcdFailed):
-            silent.append(f"{endpoint}: {await client.diagnose(member) or found}")
-            continue
-        versions[endpoint] = parse_version(found.version)
-        clusters.setdefault(found.header.cluster, endpoint)
+    for member, status in found.items():
+        if not isinstance(status, EtcdFailed):
+            endpoint = str(member.endpoint)
+            versions[endpoint] = parse_version(status.version)
+            clusters.setdefault(status.header.cluster, endpoint)
     if not versions:
         raise StorageUnreachable(f"no member of etcd answers: {'; '.join(silent)}")
     if len(clusters) > 1:
