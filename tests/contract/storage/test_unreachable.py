@@ -78,8 +78,13 @@ def test_of_many_writes_none_waits_for_others_to_be_given_up(tmp_path: Path) -> 
     ("away", "back"), [(Member.freeze, Member.thaw), (Member.kill, Member.start)], ids=["without an answer", "refused"]
 )
 def test_a_server_that_starts_waits_for_an_etcd_that_starts(
-    tmp_path: Path, away: Callable[[Member], None], back: Callable[[Member], None]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    away: Callable[[Member], None],
+    back: Callable[[Member], None],
 ) -> None:
+    monkeypatch.setattr(cluster_client, "READ_SECONDS", 60.0)  # on a busy machine an etcd starts slowly
+
     async def scenario() -> None:
         with running(tmp_path) as cluster:
             (member,) = cluster.members
