@@ -92,13 +92,11 @@ class Bridges:
         except OSError:
             return ""
 
-    def one_way_port(self, bridge: rtnetlink.Link, address: str) -> str:
-        """Returns the bridge's port towards a host if that port does not send packets back out; empty if it does, or if
-        the bridge has not learned the port."""
-        name = self.port_to(bridge, address)
+    def sends_back(self, port: str) -> bool:
+        """Returns whether a port sends frames back out that it received."""
         try:
-            return "" if not name or bridges.sends_back(self._netlink.ask(rtnetlink.get_link(name))) else name
+            return bridges.sends_back(self._netlink.ask(rtnetlink.get_link(port)))
         except TimeoutError:
             raise
         except OSError:
-            return ""
+            return True

@@ -112,15 +112,20 @@ class KernelRoutes:
         """Returns the same route, or one that says that the bridge does not send the packet back through its input
         port.
         A packet that was translated to a host behind its own bridge is not routed, it stays within the bridge
-        (br_nf_pre_routing_finish); and a port without hairpin mode sends nothing back."""
+        (br_nf_pre_routing_finish); and a port without hairpin mode sends nothing back. If the bridge has not learned the port, one
+        port that sends packets back is taken for it."""
         link = self._link(route.interface)
         if link is None or self.between(link.name, family_of(destination)) is not Between.FILTERED:
             return route
-        port = self._bridges.one_way_port(link, destination)
-        if not port:
+        learned = self._bridges.port_to(link, destination)
+        ports = [learned] if learned else [*self._ports_of(link)]
+        if not ports or any(map(self._bridges.sends_back, ports)):
             return route
-        reason = f"{port}, a port of the bridge {link.name}, does not send packets back out (hairpin mode is off)"
-        return Route(RouteOutcome.REJECTED, link.name, reason=reason, cure=f"bridge link set dev {port} hairpin on")
+        reason = f"{learned}, a port of the bridge {link.name}, does not send packets back out (hairpin mode is off)"
+        if not learned:
+            reason = f"no port of the bridge {link.name} sends packets back out (hairpin mode is off)"
+        cure = f"bridge link set dev {learned or 'PORT'} hairpin on"
+        return Route(RouteOutcome.REJECTED, link.name, reason=reason, cure=cure)
 
     def barred(self, interface: str, address: str) -> Route | None:
         """Returns a rejecting route if the bridge's VLANs separate this node from a host behind it; else None."""
@@ -136,8 +141,7 @@ class KernelRoutes:
         links = self._all_links().values()
         found: dict[str, tuple[str, str]] = {}
         for bridge in (one for one in links if one.kind == "bridge"):
-            ports = {one.name: one.ifindex for one in links if one.master == bridge.ifindex}
-            found |= self._bridges.barred_ports(bridge, ports)
+            found |= self._bridges.barred_ports(bridge, self._ports_of(bridge))
         return found
 
     def bridge_with_port(self, port: str) -> str:
@@ -158,6 +162,17 @@ class KernelRoutes:
             names |= dict.fromkeys(below)
             waiting += below
         return tuple(names)
+
+    def possible_ports(self, interface: str, address: str) -> tuple[str, ...]:
+        """Returns all ports of a bridge that has not learned behind which of them a host is; empty if it has, or for other interfaces."""
+        link = self._link(interface)
+        if link is None or link.kind != "bridge" or self._bridges.port_to(link, address):
+            return ()
+        return tuple(self._ports_of(link))
+
+    def _ports_of(self, bridge: rtnetlink.Link) -> dict[str, int]:
+        """Returns the ports of a bridge: name → index."""
+        return {one.name: one.ifindex for one in self._all_links().values() if one.master == bridge.ifindex}
 
     def _below(self, interface: str) -> Iterator[str]:
         link = self._link(interface)

@@ -1,11 +1,11 @@
 """A trace on this node: reads everything from the kernel, then follows one packet."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from nodeagent.diagnosis.trace.journey import End, Journey, Node, journeys
 from nodeagent.diagnosis.trace.kernel_connections import read_connections
 from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
-from nodeagent.diagnosis.trace.link_programs import programs_on_the_way, read_link_programs
+from nodeagent.diagnosis.trace.link_programs import LinkProgram, programs_on_the_way, read_link_programs
 from nodeagent.diagnosis.trace.others import OtherTable
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.diagnosis.trace.report import Report
@@ -23,9 +23,12 @@ def look(ruleset: Ruleset, question: Question, read_others: ReadOthers, interfac
     with KernelRoutes() as routes:
         node, notes = read_node(ruleset, question.family, read_others, routes.addresses_at_interfaces())
         found = journeys(question, node, routes, interface)
-        interfaces = _interfaces(question, found, routes)
-        programs = programs_on_the_way(read_link_programs(), interfaces)
-        notes = (*map(str, programs), *_barred(found, interfaces, routes), *notes)
+        ends = _ends(question, found)
+        interfaces = frozenset(name for end in ends for name in routes.ends_at(*end))
+        programs = read_link_programs()
+        passed = map(str, programs_on_the_way(programs, interfaces))
+        perhaps = _perhaps(programs, interfaces, ends, routes)
+        notes = (*passed, *perhaps, *_barred(found, interfaces, routes), *notes)
         return Report(question, node, found, read_connections(question), notes)
 
 
@@ -37,14 +40,31 @@ def _barred(found: Sequence[Journey], interfaces: frozenset[str], routes: Kernel
     return [why for port, (why, _) in routes.barred_ports().items() if routes.bridge_with_port(port) in interfaces]
 
 
-def _interfaces(question: Question, found: Sequence[Journey], routes: KernelRoutes) -> frozenset[str]:
-    """Returns the interfaces that a packet of the connection passes."""
-    names: set[str] = set()
+def _ends(question: Question, found: Sequence[Journey]) -> list[tuple[str, str]]:
+    """Returns the interfaces of the routes that a packet of the connection takes, each with the next host there."""
+    ends: dict[tuple[str, str], None] = {}
     for one in found:
-        names.update(routes.ends_at(one.came_by, question.source) if one.came_by else ())
+        if one.came_by:
+            ends[one.came_by, question.source] = None
         if one.route is not None and one.route.interface:
-            names.update(routes.ends_at(one.route.interface, one.route.gateway or one.packet.destination))
-    return frozenset(names)
+            ends[one.route.interface, one.route.gateway or one.packet.destination] = None
+    return [*ends]
+
+
+def _perhaps(
+    programs: Sequence[LinkProgram], passed: frozenset[str], ends: Sequence[tuple[str, str]], routes: KernelRoutes
+) -> Iterator[str]:
+    """Yields a note for each bridge that has programs at its ports and has not learned the port of a host at these ends."""
+    hosts: dict[str, list[str]] = {}
+    ports: dict[str, tuple[str, ...]] = {}
+    for interface, host in ends:
+        if possible := routes.possible_ports(interface, host):
+            hosts.setdefault(interface, []).append(host)
+            ports[interface] = possible
+    for bridge, unlearned in hosts.items():
+        if found := programs_on_the_way(programs, set(ports[bridge]) - passed):
+            more = f"; its ports have {len(found) - 1} more" if len(found) > 1 else ""
+            yield f"{found[0]}; the bridge {bridge} has not learned the port of {', '.join(unlearned)}{more}"
 
 
 def read_node(

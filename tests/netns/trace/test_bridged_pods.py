@@ -164,6 +164,27 @@ def test_a_pod_that_is_its_own_endpoint_behind_a_port_that_gives_nothing_back(br
 
 
 @FAMILIES
+def test_no_port_gives_anything_back_and_the_bridge_has_not_learned_which_one(bridged: Cluster, tables: str) -> None:
+    """The control: one port that does may be the pod's."""
+    world = bridged.world
+    ports = world.run(NODE, ["ls", "/sys/class/net/cni0/brif"]).stdout.split()
+    off, on = ("; ".join(f"bridge link set dev {port} hairpin {mode}" for port in ports) for mode in ("off", "on"))
+    with planted(world, off, on):
+        shell(world, NODE, "ip -4 neigh flush dev cni0; ip -6 neigh flush dev cni0")
+        line, code = first_line(world, *ALONE[tables])
+        assert line.startswith("dropped: ")
+        assert "no port of the bridge cni0 sends packets back out (hairpin mode is off)" in line
+        assert line.endswith("; bridge link set dev PORT hairpin on")
+        assert code == 1
+        assert not works(world, *ALONE[tables], read_with_retries=False)
+        shell(
+            world, NODE, "bridge link set dev caller hairpin on; ip -4 neigh flush dev cni0; ip -6 neigh flush dev cni0"
+        )
+        assert first_line(world, *ALONE[tables])[1] == 0
+    finds_nothing(world)
+
+
+@FAMILIES
 def test_a_port_need_give_nothing_back_where_the_rules_do_not_see_bridged_packets(
     bridged: Cluster, tables: str
 ) -> None:

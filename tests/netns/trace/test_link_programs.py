@@ -12,12 +12,14 @@ from contextlib import contextmanager
 import pytest
 
 from nodeagent.lab.net.network_namespaces import inside
+from nodeagent.model.addresses import family_of
 from nodeagent.wire import bpf
 from nodeagent.wire.netlink.framing import Request, attribute, nested
 from nodeagent.wire.netlink.socket import NetlinkSocket
 from nodeagent.wire.netlink.uapi import rtnetlink as uapi
 from tests.harness.cluster import NODE, Cluster
 from tests.harness.warm_start import AGENT
+from tests.harness.worlds.world import World
 from tests.netns.trace.planting import DROP, FAR, PASS, WEB, WEB6, by_shell, first_line, tc_filter, works, works_again
 
 pytestmark = pytest.mark.kernel
@@ -181,6 +183,30 @@ def test_a_program_at_tcx_is_named(node: Cluster, address: str, interface: str, 
     assert works_again(world, "caller", address, "tcp")
     assert "tcx" not in first_line(world, "caller", address, "tcp")[0]
     assert note_of_check(node) == ""
+
+
+@ADDRESSES
+@pytest.mark.parametrize(("interface", "direction"), [("caller", "ingress"), ("web-0", "egress")])
+def test_a_program_at_a_port_that_the_bridge_has_not_learned(
+    node: Cluster, address: str, interface: str, direction: str
+) -> None:
+    """The node forgets the host, and a program that drops everything keeps it from finding it again."""
+    world = node.world
+    kind = {"ingress": bpf.TCX_INGRESS, "egress": bpf.TCX_EGRESS}[direction]
+    with tcx_program(node, interface, kind, DROP):
+        forget_hosts(world)
+        said, _ = first_line(world, "caller", address, "tcp")
+        assert f"({direction}) may drop or change it: not followed: see bpftool net show dev {interface}" in said
+        learned = said.rpartition("; the bridge cni0 has not learned the port of ")[2]
+        assert world[interface].address(family_of(address)) in learned.split(", ")
+    assert works_again(world, "caller", address, "tcp")
+    assert "tcx" not in first_line(world, "caller", address, "tcp")[0]
+
+
+def forget_hosts(world: World) -> None:
+    """The node no longer knows the link addresses of the hosts behind its bridge."""
+    for bits in ("-4", "-6"):
+        world.run(NODE, ["ip", bits, "neigh", "flush", "dev", "cni0"])
 
 
 def test_a_program_at_the_interface_below_is_on_the_way(node: Cluster) -> None:
