@@ -36,8 +36,15 @@ class _Address(msgspec.Struct, frozen=True):
     prefixlen: int
 
 
+class _Port(msgspec.Struct, frozen=True):
+    """hairpin: a port of a bridge sends frames back out that it received."""
+
+    hairpin: bool = True
+
+
 class _Kind(msgspec.Struct, frozen=True):
     info_kind: str = ""
+    info_slave_data: _Port = _Port()
 
 
 class _Interface(msgspec.Struct, frozen=True):
@@ -96,6 +103,7 @@ def _link_commands(interfaces: Sequence[_Interface]) -> Iterator[str]:
     for one in usable:
         if _WORD.fullmatch(one.master):
             yield f"link set {one.ifname} master {one.master}"
+            yield f"link set {one.ifname} type bridge_slave hairpin {'on' if one.linkinfo.info_slave_data.hairpin else 'off'}"
         if "UP" in one.flags:
             yield f"link set {one.ifname} up"
         for each in one.addr_info:

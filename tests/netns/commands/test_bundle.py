@@ -136,7 +136,8 @@ def test_names_that_the_node_answers_itself_are_replayed(
 SURROUNDINGS = """
 ip link add eth0 mtu 1400 type veth peer name far; ip link set far up; ip link set eth0 up
 ip link add cni0 type bridge; ip link add pod type veth peer name inside; ip link set inside up
-ip link set pod master cni0; ip link set pod up; ip link set cni0 up
+ip link set pod master cni0; ip link set pod up; ip link set cni0 up; bridge link set dev pod hairpin on
+ip link add mute type veth peer name deaf; ip link set mute master cni0
 ip address add 192.0.2.1/24 dev eth0; ip -6 address add 2001:db8::1/64 dev eth0 nodad; ip address add 10.244.0.1/24 dev cni0
 ip route add default via 192.0.2.2; ip -6 route add default via 2001:db8::2
 ip route add blackhole 10.244.1.0/24; ip -6 route add fd00:244:1::/64 via 2001:db8::3 dev eth0 metric 7
@@ -146,6 +147,7 @@ ip rule add pref 6 to 203.0.113.7 prohibit; sysctl -qw net.ipv4.ip_forward=0
 """
 SEEN = (
     "ip route show table 77; ip route; ip -6 route; ip rule; ip -6 rule; ip -o link show cni0 | cut -d: -f2; ip -o link show master cni0 | wc -l; "
+    "for port in pod mute; do ip -d -o link show $port | grep -o 'hairpin [a-z]*'; done; "
     "sysctl net.ipv4.ip_forward; ip -o link show eth0 | grep -o 'mtu [0-9]*'"
 )
 
@@ -158,7 +160,7 @@ def test_routes_and_forwarding_are_replayed(node: Node, tmp_path: Path) -> None:
     node.nodeagent("bundle", str(bundle), *SOURCE, environment=SETTINGS)
     seen = node.run("sh", "-c", SEEN)
     node.shell(
-        "ip link del eth0; ip link del pod; ip link del cni0; ip route flush type blackhole; ip rule del pref 5; ip rule del pref 6"
+        "ip link del eth0; ip link del pod; ip link del mute; ip link del cni0; ip route flush type blackhole; ip rule del pref 5; ip rule del pref 6"
     )
     node.shell("sysctl -qw net.ipv4.ip_forward=1; nft flush ruleset")
     done = node.nodeagent("replay", str(bundle), "sh", "-c", SEEN)
