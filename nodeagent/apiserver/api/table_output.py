@@ -3,11 +3,16 @@
 from collections.abc import Sequence
 from functools import lru_cache
 
+import msgspec
+
+from nodeagent.apiserver.api import metadata_only
 from nodeagent.apiserver.storage.records import Record
-from nodeagent.kinds.description.documents import Document
+from nodeagent.kinds.description.documents import Document, decode
 from nodeagent.kinds.description.printing import Column
 from nodeagent.kinds.description.resources import Resource
 from nodeagent.kinds.description.shapes import ListOf, Struct
+
+_parts = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def table_of(
@@ -33,19 +38,29 @@ def table_of(
 
 
 def row_of(resource: Resource, record: Record, *, version: str, now: float, include: str) -> Document:
-    """Returns the row of an object."""
-    document = record.document()
-    row: Document = {"cells": resource.printer.cells(document, now)}
+    """Returns the row of an object; parts of the stored object that are shown as they are stay encoded (`msgspec.Raw`)."""
+    if include == "Object" and resource.converts:
+        document = record.document()
+        shown = {"kind": resource.kind, "apiVersion": resource.group_version, **resource.from_stored(document)}
+        return {"cells": resource.printer.cells(document, now), "object": shown}
+    row: Document = {"cells": resource.printer.cells(_without_managed_fields(record.body), now)}
     if include == "Object":
-        row["object"] = {"kind": resource.kind, "apiVersion": resource.group_version, **resource.from_stored(document)}
+        row["object"] = msgspec.Raw(resource.opening + record.body[1:])
     elif include != "None":
-        api_version = f"meta.k8s.io/{version or 'v1'}"
-        row["object"] = {
-            "kind": "PartialObjectMetadata",
-            "apiVersion": api_version,
-            "metadata": document["metadata"],
-        }
+        row["object"] = msgspec.Raw(metadata_only.partial_of(record.body, version or "v1"))
     return row
+
+
+def _without_managed_fields(body: bytes) -> Document:
+    """Returns a decoded object without its managedFields: no column shows them, and they may be most of it."""
+    parts = _parts.decode(body)
+    metadata = _parts.decode(parts.pop("metadata"))
+    metadata.pop("managedFields", None)
+    return {"metadata": _decoded(metadata), **_decoded(parts)}
+
+
+def _decoded(parts: dict[str, msgspec.Raw]) -> Document:
+    return {name: decode(part) for name, part in parts.items()}
 
 
 def bookmark_row(resource: Resource, version: str, meta: Document) -> Document:
