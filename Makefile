@@ -133,7 +133,7 @@ test: setup $(VENV)/.installed $(TEST_TOOLS)
 	+@$(MAKE) --no-print-directory --jobs=2 lint every-test
 
 every-test:
-	$(SUDO) env CI=$(CI) TIMES=$(TIMES) $(BIN)/pytest $(PARALLEL)
+	$(SUDO) env -u PYTHONDONTWRITEBYTECODE CI=$(CI) TIMES=$(TIMES) $(BIN)/pytest $(PARALLEL)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -144,7 +144,7 @@ unit: $(VENV)/.installed
 	$(BIN)/pytest $(PARALLEL) -m "not kernel"
 
 kernel: setup $(VENV)/.installed $(TEST_TOOLS)
-	$(SUDO) env CI=$(CI) $(BIN)/pytest $(PARALLEL) -m kernel
+	$(SUDO) env -u PYTHONDONTWRITEBYTECODE CI=$(CI) $(BIN)/pytest $(PARALLEL) -m kernel
 
 # What has a short form for `make test`.
 LARGE := tests/laws tests/contract/apiserver/test_any_request.py tests/contract/apiserver/test_load.py tests/contract/apiserver/test_kubectl.py \

@@ -91,6 +91,7 @@ def test_the_budgets_hold(server: tuple[int, Any], tmp_path: Path) -> None:
         found: list[dict[str, float]] = json.loads(reported.stdout)
         return found
 
+    slower_before = slowness(REFERENCE_SECONDS, time.thread_time)
     created = load("create", "services", SERVICES, CONNECTIONS)
     load("create", "endpointslices", SERVICES, CONNECTIONS)
     before = processor_seconds(pid)
@@ -110,10 +111,10 @@ def test_the_budgets_hold(server: tuple[int, Any], tmp_path: Path) -> None:
     }
     for name, value in figures.items():
         print(f"{name:>38} {value:10.3f}")
-    # The server's processor time is its own, dearer by half on a machine whose caches others use; a cost that grows several-fold
+    # The server's processor time is its own, but up to twice as much on a machine whose caches others use; a cost that grows several-fold
     # shows there.
-    slower = slowness(REFERENCE_SECONDS, time.thread_time)
-    assert figures["creates per second of the server"] >= 700 / slower
+    slower = max(slower_before, slowness(REFERENCE_SECONDS, time.thread_time))
+    assert figures["creates per second of the server"] >= (700 if LONG else 400) / slower
     assert figures["server seconds to list"] < slower * 1.5 * SERVICES / MOST
     assert figures["server microseconds per watcher"] < slower * 120
     assert figures["peak RSS in MB"] < 100 + 300 * SERVICES / MOST
