@@ -121,8 +121,11 @@ class KernelRoutes:
         ports = [learned] if learned else [*self._ports_of(link)]
         if not ports or any(map(self._bridges.sends_back, ports)):
             return route
-        reason = f"{learned}, a port of the bridge {link.name}, does not send packets back out (hairpin mode is off)"
-        if not learned:
+        if learned:
+            reason = (
+                f"{learned}, a port of the bridge {link.name}, does not send packets back out (hairpin mode is off)"
+            )
+        else:
             reason = f"no port of the bridge {link.name} sends packets back out (hairpin mode is off)"
         cure = f"bridge link set dev {learned or 'PORT'} hairpin on"
         return Route(RouteOutcome.REJECTED, link.name, reason=reason, cure=cure)

@@ -13,6 +13,8 @@ from nodeagent.diagnosis.trace.table_reading import TableReading, read_own_table
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 
+_SHOWN = 3
+"""Hosts that a note names."""
 ReadOthers = Callable[[Ruleset, Family], tuple[tuple[OtherTable, ...], tuple[str, ...]]]
 
 
@@ -27,8 +29,8 @@ def look(ruleset: Ruleset, question: Question, read_others: ReadOthers, interfac
         interfaces = frozenset(name for end in ends for name in routes.ends_at(*end))
         programs = read_link_programs()
         passed = map(str, programs_on_the_way(programs, interfaces))
-        perhaps = _perhaps(programs, interfaces, ends, routes)
-        notes = (*passed, *perhaps, *_barred(found, interfaces, routes), *notes)
+        possibly = _possibly_passed(programs, interfaces, ends, routes)
+        notes = (*passed, *possibly, *_barred(found, interfaces, routes), *notes)
         return Report(question, node, found, read_connections(question), notes)
 
 
@@ -51,20 +53,20 @@ def _ends(question: Question, found: Sequence[Journey]) -> list[tuple[str, str]]
     return [*ends]
 
 
-def _perhaps(
+def _possibly_passed(
     programs: Sequence[LinkProgram], passed: frozenset[str], ends: Sequence[tuple[str, str]], routes: KernelRoutes
 ) -> Iterator[str]:
     """Yields a note for each bridge that has programs at its ports and has not learned the port of a host at these ends."""
     hosts: dict[str, list[str]] = {}
-    ports: dict[str, tuple[str, ...]] = {}
-    for interface, host in ends:
-        if possible := routes.possible_ports(interface, host):
+    found: dict[str, list[LinkProgram]] = {}
+    for interface, host in ends if programs else ():
+        if at_ports := programs_on_the_way(programs, {*routes.possible_ports(interface, host)} - passed):
             hosts.setdefault(interface, []).append(host)
-            ports[interface] = possible
+            found[interface] = at_ports
     for bridge, unlearned in hosts.items():
-        if found := programs_on_the_way(programs, set(ports[bridge]) - passed):
-            more = f"; its ports have {len(found) - 1} more" if len(found) > 1 else ""
-            yield f"{found[0]}; the bridge {bridge} has not learned the port of {', '.join(unlearned)}{more}"
+        shown = ", ".join(unlearned[:_SHOWN]) + (", …" if len(unlearned) > _SHOWN else "")
+        more = f"; its ports have {len(found[bridge]) - 1} more" if len(found[bridge]) > 1 else ""
+        yield f"{found[bridge][0]}; the bridge {bridge} has not learned the port of {shown}{more}"
 
 
 def read_node(
