@@ -157,7 +157,7 @@ laws: setup $(VENV)/.installed
 	$(SUDO) env EFFORT=25 $(BIN)/pytest $(PARALLEL) -o timeout=3600 -o faulthandler_timeout=3700 $(LARGE)
 
 # What `make test` allows twenty times as long, because other tests run beside it.
-TIMED := tests/e2e tests/netns/test_clusterip_changes.py
+TIMED := tests/e2e tests/netns/test_clusterip_changes.py tests/netns/faults
 times: setup $(VENV)/.installed $(TEST_TOOLS)
 	$(SUDO) env CI=$(CI) PUNCTUAL=1 $(BIN)/pytest $(TIMED)
 

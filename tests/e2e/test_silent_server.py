@@ -12,10 +12,9 @@ from tests.harness.api_cluster import CONTROL_ADDRESSES, PORT, ApiCluster
 from tests.harness.cluster import NODE
 from tests.harness.looking import look_later
 from tests.harness.warm_start import AGENT
-from tests.netns.faults.looks import alerts
+from tests.netns.faults.looks import LATEST_SECONDS, alerts
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]
-LATEST_SECONDS = 10.0
 PATIENCE_SECONDS = 60.0
 IDLE_SECONDS = 12.0
 HEALTHY = "healthy: no problems"

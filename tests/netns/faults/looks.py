@@ -11,12 +11,14 @@ import yaml
 from nodeagent.proxy.observe.admin.admin_client import AgentClient, NoAgent
 from nodeagent.proxy.observe.admin.admin_documents import KnownProblem
 from tests.harness.cluster import NODE
+from tests.harness.effort import PUNCTUAL
 from tests.netns.commands.following import WatchedNode, wait_for
 from tests.netns.faults.scenes import Connection
 
 ALERTS = Path(__file__).parents[3] / "docs" / "observability" / "alerts.yaml"
 SILENCE_SECONDS = 0.4
-LATEST_SECONDS = 10.0
+LATEST_SECONDS = 10.0 if PUNCTUAL else 20.0
+"""Until a problem is known. Ten are promised; on a machine of half the speed, beside other work, all takes longer."""
 _OF_PROBLEMS = re.compile(r'nodeagent_problems\{job="nodeagent",reason=~?"([^"]+)"\} > 0')
 _FIGURE = re.compile(r'^nodeagent_problems\{reason="(\w+)"\} [1-9]', re.MULTILINE)
 

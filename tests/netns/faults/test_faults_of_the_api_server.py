@@ -25,7 +25,7 @@ from tests.harness.plain_api_server import PlainServer, plain_api_server
 from tests.harness.warm_start import AGENT, WarmLauncher
 from tests.harness.worlds.process import AgentProcess
 from tests.netns.commands.following import WatchedNode, wait_for
-from tests.netns.faults.looks import appears, first_line, is_healthy, problems, works
+from tests.netns.faults.looks import LATEST_SECONDS, appears, first_line, is_healthy, problems, works
 from tests.netns.faults.scenes import POD_TO_WEB
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]
@@ -275,7 +275,7 @@ def test_a_disk_without_room_for_the_state(followed: Followed) -> None:
     try:
         wait_for(lambda: followed.server.refused["nodes"] > 0, lambda: "the watch is refused")
         followed.server.refusals.clear()
-        line = appears(watched, "NotSaved", "NodeagentNotSaved", seconds=15.0)
+        line = appears(watched, "NotSaved", "NodeagentNotSaved", LATEST_SECONDS + 5.0)
         assert "cannot be written: No space left on device" in line
         assert "see the disk and the directory's owner" in line
         assert works(watched, POD_TO_WEB)
