@@ -165,6 +165,20 @@ def first_line(world: World, source: str, address: str, protocol: str, *options:
     return done.stdout.splitlines()[0], done.returncode
 
 
+def first_line_of_strangers(
+    world: World, source: str, address: str, protocol: str, holds: Callable[[str], bool]
+) -> tuple[str, int]:
+    """The first line of a trace, and its exit code, where the node knows no host behind its bridge. A pod may make itself known meanwhile:
+    if the line does not hold, once more, until the patience is over."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        for bits in ("-4", "-6"):
+            world.run(NODE, ["ip", bits, "neigh", "flush", "dev", "cni0"])
+        line, code = first_line(world, source, address, protocol)
+        if holds(line) or time.monotonic() > end:
+            return line, code
+
+
 def works(world: World, source: str, address: str, protocol: str, *, read_with_retries: bool) -> bool:
     timeout = PATIENCE_SECONDS if read_with_retries else SILENCE_SECONDS
     return world[source].ask(address, 80, Protocol[protocol.upper()], timeout=timeout).only.failure is None

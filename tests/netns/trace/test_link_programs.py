@@ -19,8 +19,19 @@ from nodeagent.wire.netlink.socket import NetlinkSocket
 from nodeagent.wire.netlink.uapi import rtnetlink as uapi
 from tests.harness.cluster import NODE, Cluster
 from tests.harness.warm_start import AGENT
-from tests.harness.worlds.world import World
-from tests.netns.trace.planting import DROP, FAR, PASS, WEB, WEB6, by_shell, first_line, tc_filter, works, works_again
+from tests.netns.trace.planting import (
+    DROP,
+    FAR,
+    PASS,
+    WEB,
+    WEB6,
+    by_shell,
+    first_line,
+    first_line_of_strangers,
+    tc_filter,
+    works,
+    works_again,
+)
 
 pytestmark = pytest.mark.kernel
 
@@ -194,19 +205,16 @@ def test_a_program_at_a_port_that_the_bridge_has_not_learned(
     world = node.world
     kind = {"ingress": bpf.TCX_INGRESS, "egress": bpf.TCX_EGRESS}[direction]
     with tcx_program(node, interface, kind, DROP):
-        forget_hosts(world)
-        said, _ = first_line(world, "caller", address, "tcp")
+        host = world[interface].address(family_of(address))
+
+        def holds(line: str) -> bool:
+            return host in line.rpartition("; the bridge cni0 has not learned the port of ")[2].split(", ")
+
+        said, _ = first_line_of_strangers(world, "caller", address, "tcp", holds)
         assert f"({direction}) may drop or change it: not followed: see bpftool net show dev {interface}" in said
-        learned = said.rpartition("; the bridge cni0 has not learned the port of ")[2]
-        assert world[interface].address(family_of(address)) in learned.split(", ")
+        assert holds(said), said
     assert works_again(world, "caller", address, "tcp")
     assert "tcx" not in first_line(world, "caller", address, "tcp")[0]
-
-
-def forget_hosts(world: World) -> None:
-    """The node no longer knows the link addresses of the hosts behind its bridge."""
-    for bits in ("-4", "-6"):
-        world.run(NODE, ["ip", bits, "neigh", "flush", "dev", "cni0"])
 
 
 def test_a_program_at_the_interface_below_is_on_the_way(node: Cluster) -> None:
