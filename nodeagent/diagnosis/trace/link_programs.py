@@ -2,7 +2,7 @@
 effect is unknown."""
 
 import socket
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
@@ -13,6 +13,8 @@ from nodeagent.wire.netlink.rtnetlink import get_links
 from nodeagent.wire.netlink.socket import NetlinkSocket, retry
 
 EXPRESS = "XDP"
+_MOST_HOSTS = 3
+"""So many hosts are named in a note."""
 _ATTACHED = {
     ("tcx", wire.INGRESS): bpf.TCX_INGRESS,
     ("tcx", wire.EGRESS): bpf.TCX_EGRESS,
@@ -87,3 +89,10 @@ def _attached(index: int, interface: str) -> Iterator[LinkProgram]:
 def programs_on_the_way(programs: Collection[LinkProgram], interfaces: Collection[str]) -> list[LinkProgram]:
     """Returns the programs that handle a packet or its answer."""
     return [one for one in programs if one.interface in interfaces]
+
+
+def note_of_unlearned(programs: Sequence[LinkProgram], bridge: str, hosts: Sequence[str]) -> str:
+    """Returns a note on programs, at least one, at ports of a bridge which has not learned behind which port these hosts are."""
+    shown = ", ".join(hosts[:_MOST_HOSTS]) + (", …" if len(hosts) > _MOST_HOSTS else "")
+    more = f"; its ports have {len(programs) - 1} more" if len(programs) > 1 else ""
+    return f"{programs[0]}; the bridge {bridge} has not learned the port of {shown}{more}"

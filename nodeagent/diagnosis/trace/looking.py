@@ -5,7 +5,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from nodeagent.diagnosis.trace.journey import End, Journey, Node, journeys
 from nodeagent.diagnosis.trace.kernel_connections import read_connections
 from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
-from nodeagent.diagnosis.trace.link_programs import LinkProgram, programs_on_the_way, read_link_programs
+from nodeagent.diagnosis.trace.link_programs import (
+    LinkProgram,
+    note_of_unlearned,
+    programs_on_the_way,
+    read_link_programs,
+)
 from nodeagent.diagnosis.trace.others import OtherTable
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.diagnosis.trace.report import Report
@@ -13,8 +18,6 @@ from nodeagent.diagnosis.trace.table_reading import TableReading, read_own_table
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 
-_SHOWN = 3
-"""Hosts that a note names."""
 ReadOthers = Callable[[Ruleset, Family], tuple[tuple[OtherTable, ...], tuple[str, ...]]]
 
 
@@ -64,9 +67,7 @@ def _possibly_passed(
             hosts.setdefault(interface, []).append(host)
             found[interface] = at_ports
     for bridge, unlearned in hosts.items():
-        shown = ", ".join(unlearned[:_SHOWN]) + (", …" if len(unlearned) > _SHOWN else "")
-        more = f"; its ports have {len(found[bridge]) - 1} more" if len(found[bridge]) > 1 else ""
-        yield f"{found[bridge][0]}; the bridge {bridge} has not learned the port of {shown}{more}"
+        yield note_of_unlearned(found[bridge], bridge, unlearned)
 
 
 def read_node(
