@@ -85,13 +85,13 @@ class Change:
         assert seconds < allowed(within), f"{what} took {seconds:.2f} s"
 
 
-def once_within(bound: float, attempt: Callable[[], float], what: str) -> None:
-    """Return when what an attempt measured is less than `bound`. Raises AssertionError when it never is for a minute.
+def once_within(bound: float, attempt: Callable[[], float], what: str, tries: int | None = None) -> None:
+    """Return when what an attempt measured is less than `bound`. Raises AssertionError when it never is for a minute, or in so many tries.
 
     For what is quick always or never: other work on the machine makes it late once, but not each time.
     """
     ends, found = time.monotonic() + PATIENCE_SECONDS, [attempt()]
     while found[-1] >= bound:
-        if time.monotonic() > ends:
+        if time.monotonic() > ends or len(found) == tries:
             raise AssertionError(f"{what}: never less than {bound}, at best {min(found):.2f} in {len(found)} attempts")
         found.append(attempt())

@@ -82,3 +82,10 @@ def test_work_that_is_quick_once_is_quick_and_other_work_is_reported(monkeypatch
     monkeypatch.setattr(stopwatch, "PATIENCE_SECONDS", 0.0)
     with pytest.raises(AssertionError, match=r"never less than 0.2, at best 1.00 in"):
         once_within(0.2, lambda: 1.0, "a refusal")
+
+
+def test_work_may_have_few_tries() -> None:
+    attempts = iter([1.0, 1.0, 1.0, 0.1])
+    with pytest.raises(AssertionError, match=r"in 3 attempts"):
+        once_within(0.2, lambda: next(attempts), "a refusal", tries=3)
+    once_within(0.2, lambda: next(attempts), "a refusal", tries=1)
